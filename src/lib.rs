@@ -1,0 +1,3 @@
+//! streamcast-uring: a durable fan-out server. See `docs/architecture.md` for the way of a row.
+
+pub mod telemetry;

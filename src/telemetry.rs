@@ -1,0 +1,217 @@
+//! Counters that the cores write and the observers read: plain atomics, no lock, nothing to wait for.
+//!
+//! A shard or the writer is the only writer of its own counters; `/stats`, `/metrics` and the console read
+//! them with relaxed loads. Names carry their unit; `_total` only ever grows.
+
+use std::sync::Arc;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::{Instant, SystemTime};
+
+/// Everything that is observed of one broker process.
+pub struct Telemetry {
+    /// One entry a shard, by shard index.
+    pub shards: Vec<ShardCounters>,
+    /// The writer core.
+    pub writer: WriterCounters,
+    /// The streams in the order they came into service.
+    streams: RwLock<Vec<Arc<StreamCounters>>>,
+}
+
+impl Telemetry {
+    /// Counters for `shards` shards, all zero.
+    #[must_use]
+    pub fn new(shards: usize) -> Self {
+        Self {
+            shards: (0..shards).map(|_| ShardCounters::default()).collect(),
+            writer: WriterCounters::default(),
+            streams: RwLock::default(),
+        }
+    }
+
+    /// Lists a stream that came into service.
+    pub fn add_stream(&self, stream: Arc<StreamCounters>) {
+        self.streams
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .push(stream);
+    }
+
+    /// The streams in service, in the order they came.
+    #[must_use]
+    pub fn streams(&self) -> Vec<Arc<StreamCounters>> {
+        self.streams
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .clone()
+    }
+}
+
+/// One stream. `end_offset` is -1 where there is no log.
+pub struct StreamCounters {
+    /// The name it is served under.
+    pub name: String,
+    /// Whether it has a log.
+    pub durable: bool,
+    /// When it came into service, on the wall and on the monotonic clock.
+    pub started: (SystemTime, Instant),
+    /// The offset the next row gets; -1 without a log.
+    pub end_offset: AtomicI64,
+    /// Subscribers attached now, over all shards.
+    pub subscribers: AtomicI64,
+    /// Publisher connections open now, over all shards.
+    pub publishers: AtomicI64,
+    /// Wall clock of the last publish in this process, in microseconds; 0 before the first.
+    pub last_send_us: AtomicI64,
+    /// The same on the monotonic clock, in microseconds since `started`.
+    pub last_send_after_us: AtomicI64,
+    /// Rows committed (or fanned out, without a log) by this process.
+    pub rows_total: AtomicU64,
+    /// Bytes of row frames built by this process.
+    pub frame_bytes_total: AtomicU64,
+    /// Frames answered `bad_frame` or `rejected`.
+    pub refused_frames_total: AtomicU64,
+    /// Rows queued for commit now.
+    pub queued_rows: AtomicI64,
+}
+
+impl StreamCounters {
+    /// A stream that comes into service now.
+    #[must_use]
+    pub fn new(name: &str, durable: bool, end_offset: Option<i64>) -> Self {
+        Self {
+            name: name.to_owned(),
+            durable,
+            started: (SystemTime::now(), Instant::now()),
+            end_offset: AtomicI64::new(end_offset.unwrap_or(-1)),
+            subscribers: AtomicI64::new(0),
+            publishers: AtomicI64::new(0),
+            last_send_us: AtomicI64::new(0),
+            last_send_after_us: AtomicI64::new(0),
+            rows_total: AtomicU64::new(0),
+            frame_bytes_total: AtomicU64::new(0),
+            refused_frames_total: AtomicU64::new(0),
+            queued_rows: AtomicI64::new(0),
+        }
+    }
+}
+
+/// Why a connection ended at the server's wish; the index into [`ShardCounters::closed_total`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseCause {
+    /// The peer closed, or its socket failed.
+    Peer,
+    /// 4429.
+    TooSlow,
+    /// 1011, no pong in time.
+    Keepalive,
+    /// 1002, 1007 or 1009.
+    Protocol,
+    /// 44xx in place of the greeting.
+    Refused,
+    /// 4409.
+    Superseded,
+    /// 1001.
+    Stopping,
+}
+
+impl CloseCause {
+    /// Every cause with its label in metrics.
+    pub const ALL: [(CloseCause, &'static str); 7] = [
+        (CloseCause::Peer, "peer"),
+        (CloseCause::TooSlow, "too_slow"),
+        (CloseCause::Keepalive, "keepalive"),
+        (CloseCause::Protocol, "protocol"),
+        (CloseCause::Refused, "refused"),
+        (CloseCause::Superseded, "superseded"),
+        (CloseCause::Stopping, "stopping"),
+    ];
+}
+
+/// One shard core.
+#[derive(Default)]
+pub struct ShardCounters {
+    /// The processor it is pinned to, plus one; 0 before it runs.
+    pub core_plus_one: AtomicU64,
+    /// Connections open now.
+    pub connections: AtomicI64,
+    /// Connections accepted.
+    pub accepted_total: AtomicU64,
+    /// Accepts that failed (out of descriptors, mostly).
+    pub accept_errors_total: AtomicU64,
+    /// Connections ended, by [`CloseCause`].
+    pub closed_total: [AtomicU64; CloseCause::ALL.len()],
+    /// Row frames handed to sockets.
+    pub delivered_frames_total: AtomicU64,
+    /// Bytes handed to sockets.
+    pub sent_bytes_total: AtomicU64,
+    /// Send operations.
+    pub sends_total: AtomicU64,
+    /// Bytes read from sockets.
+    pub received_bytes_total: AtomicU64,
+    /// Bytes held in feeds for subscribers that have not taken them.
+    pub feed_bytes: AtomicI64,
+    /// Feeds that exist now.
+    pub feeds: AtomicI64,
+    /// The largest distance of a subscriber from the end of its feed, in frames, at the last look.
+    pub max_lag_frames: AtomicI64,
+    /// Turns of the flush loop.
+    pub turns_total: AtomicU64,
+    /// Turns that took longer than 10 ms.
+    pub stalls_total: AtomicU64,
+    /// The longest turn, in microseconds.
+    pub longest_turn_us: AtomicU64,
+    /// Subscribers moved from the feed back to the log.
+    pub demoted_total: AtomicU64,
+}
+
+/// The writer core.
+#[derive(Default)]
+pub struct WriterCounters {
+    /// Transactions committed.
+    pub commits_total: AtomicU64,
+    /// Transactions that failed.
+    pub failed_commits_total: AtomicU64,
+    /// Rows committed.
+    pub rows_total: AtomicU64,
+    /// Publish frames committed.
+    pub frames_total: AtomicU64,
+    /// Time of one transaction, from BEGIN to the end of its fsync.
+    pub commit_us: Histogram,
+    /// Rows in one transaction.
+    pub group_rows: Histogram,
+    /// Bytes of the write-ahead log at the last look.
+    pub wal_bytes: AtomicU64,
+    /// Checkpoints of the write-ahead log.
+    pub checkpoints_total: AtomicU64,
+    /// Bytes of rows queued for commit now, over all streams.
+    pub queued_bytes: AtomicI64,
+    /// Pages read for replays.
+    pub replay_pages_total: AtomicU64,
+    /// Rows read for replays.
+    pub replay_rows_total: AtomicU64,
+}
+
+/// A histogram of powers of two with one writer: bucket `i` counts values below `2^i`.
+#[derive(Default)]
+pub struct Histogram {
+    /// Counts per bucket, not cumulative.
+    pub buckets: [AtomicU64; 32],
+    /// Sum of all values.
+    pub sum: AtomicU64,
+}
+
+impl Histogram {
+    /// Counts one value.
+    pub fn record(&self, value: u64) {
+        let bucket = (64 - value.leading_zeros() as usize).min(self.buckets.len() - 1);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.sum.fetch_add(value, Relaxed);
+    }
+
+    /// How many values were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
+    }
+}
