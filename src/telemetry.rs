@@ -31,19 +31,13 @@ impl Telemetry {
 
     /// Lists a stream that came into service.
     pub fn add_stream(&self, stream: Arc<StreamCounters>) {
-        self.streams
-            .write()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .push(stream);
+        self.streams.write().unwrap_or_else(|poisoned| poisoned.into_inner()).push(stream);
     }
 
     /// The streams in service, in the order they came.
     #[must_use]
     pub fn streams(&self) -> Vec<Arc<StreamCounters>> {
-        self.streams
-            .read()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .clone()
+        self.streams.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 }
 

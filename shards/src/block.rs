@@ -24,11 +24,7 @@ impl Block {
     /// The bytes of frame `index`, header and payload.
     #[must_use]
     pub fn frame(&self, index: usize) -> &[u8] {
-        let start = if index == 0 {
-            0
-        } else {
-            self.ends[index - 1] as usize
-        };
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
         &self.frames[start..self.ends[index] as usize]
     }
 }
