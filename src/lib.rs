@@ -1,3 +1,4 @@
 //! streamcast-uring: a durable fan-out server. See `docs/architecture.md` for the way of a row.
 
+pub mod config;
 pub mod telemetry;
