@@ -67,6 +67,9 @@ pub struct StreamCounters {
     pub refused_frames_total: AtomicU64,
     /// Rows queued for commit now.
     pub queued_rows: AtomicI64,
+    /// The largest distance of a subscriber from the end of its feed, in frames, since the console last looked: a shard
+    /// raises it with `fetch_max`, the console takes it with `swap(0)`.
+    pub peak_lag_frames: AtomicI64,
 }
 
 impl StreamCounters {
@@ -86,6 +89,7 @@ impl StreamCounters {
             frame_bytes_total: AtomicU64::new(0),
             refused_frames_total: AtomicU64::new(0),
             queued_rows: AtomicI64::new(0),
+            peak_lag_frames: AtomicI64::new(0),
         }
     }
 }

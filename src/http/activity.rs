@@ -1,0 +1,96 @@
+//! What a connection is doing and since when: the clock behind its three timeouts.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use super::settings::HttpLimits;
+
+/// The three things a connection can be waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The first byte of a request.
+    Idle,
+    /// The end of a request's header fields.
+    Head,
+    /// Our own answer.
+    Answer,
+}
+
+/// The phase of one connection. Shared by its socket, which sees bytes, and its service, which sees requests.
+pub struct Activity(Mutex<(Phase, Instant)>);
+
+impl Activity {
+    /// A connection that was handed over at `now`, with bytes of a request in hand or not.
+    pub fn new(has_bytes: bool, now: Instant) -> Self {
+        Self(Mutex::new((if has_bytes { Phase::Head } else { Phase::Idle }, now)))
+    }
+
+    /// Bytes came from the peer. Only the first of a request starts its clock.
+    pub fn received(&self, now: Instant) {
+        self.update(|phase| (phase == Phase::Idle).then_some((Phase::Head, now)));
+    }
+
+    /// The header fields are complete.
+    pub fn requested(&self, now: Instant) {
+        self.update(|_| Some((Phase::Answer, now)));
+    }
+
+    /// The answer is made.
+    pub fn answered(&self, now: Instant) {
+        self.update(|_| Some((Phase::Idle, now)));
+    }
+
+    /// When the connection is to be given up if nothing changes.
+    pub fn deadline(&self, limits: &HttpLimits) -> Instant {
+        let (phase, since) = *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        since
+            + match phase {
+                Phase::Idle => limits.idle_timeout,
+                Phase::Head => limits.head_timeout,
+                Phase::Answer => limits.request_timeout,
+            }
+    }
+
+    /// Ends once the deadline has passed.
+    pub async fn expired(&self, limits: &HttpLimits) {
+        loop {
+            let deadline = self.deadline(limits);
+            tokio::time::sleep_until(deadline.into()).await;
+            if self.deadline(limits) <= Instant::now() {
+                return;
+            }
+        }
+    }
+
+    fn update(&self, next: impl FnOnce(Phase) -> Option<(Phase, Instant)>) {
+        let mut state = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(changed) = next(state.0) {
+            *state = changed;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn each_phase_has_its_own_timeout_and_bytes_do_not_extend_a_head() {
+        let limits = HttpLimits::default();
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let activity = Activity::new(false, start);
+        assert_eq!(activity.deadline(&limits), after(60));
+        activity.received(after(3));
+        activity.received(after(9));
+        assert_eq!(activity.deadline(&limits), after(13));
+        activity.requested(after(10));
+        activity.received(after(11));
+        assert_eq!(activity.deadline(&limits), after(40));
+        activity.answered(after(12));
+        assert_eq!(activity.deadline(&limits), after(72));
+        assert_eq!(Activity::new(true, start).deadline(&limits), after(10));
+    }
+}

@@ -1,0 +1,70 @@
+//! One HTTP connection, from its hand-over to its end.
+
+use std::convert::Infallible;
+use std::net::TcpStream;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use super::activity::Activity;
+use super::handed::HandedSocket;
+use super::routes::App;
+
+/// A connection on its way from a shard.
+pub struct Adopted {
+    pub socket: TcpStream,
+    pub already_read: Vec<u8>,
+    pub permit: OwnedSemaphorePermit,
+}
+
+/// Serves a connection until it ends, is upgraded, runs out of time, or the broker stops.
+pub async fn serve(app: Arc<App>, adopted: Adopted, mut stopping: watch::Receiver<Option<Instant>>) {
+    let limits = app.settings.limits;
+    let _permit = adopted.permit;
+    let activity = Arc::new(Activity::new(!adopted.already_read.is_empty(), Instant::now()));
+    let socket = match HandedSocket::new(adopted.socket, adopted.already_read, activity.clone()) {
+        Ok(socket) => socket,
+        Err(error) => {
+            tracing::debug!(%error, "an http connection was lost at its hand-over");
+            return;
+        }
+    };
+    let service = service_fn(|request| {
+        let (app, activity) = (app.clone(), activity.clone());
+        async move {
+            activity.requested(Instant::now());
+            let response = app.respond(request).await;
+            activity.answered(Instant::now());
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_buf_size(limits.max_head_bytes.max(8_192))
+        .max_headers(limits.max_header_count)
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(socket), service)
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    let mut asked_to_end = false;
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "an http connection failed");
+                }
+                return;
+            }
+            () = activity.expired(&limits) => return,
+            _ = stopping.wait_for(Option::is_some), if !asked_to_end => {
+                asked_to_end = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Which request gets which answer.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH};
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
+use axum::routing::get;
+use http_body_util::Limited;
+use hyper::body::Incoming;
+use prometheus::core::Collector;
+use prometheus::{IntCounterVec, Opts};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+use super::errors::{HttpError, envelope, json, method_not_allowed, not_found, typed, with_header};
+use super::health::{Health, Readiness};
+use super::settings::HttpSettings;
+use super::{console, metrics, page, stats, upgrade};
+use crate::telemetry::Telemetry;
+
+/// Where the statistics are when nobody says otherwise; switched off, this path still says so.
+const STATS_PATH: &str = "/stats";
+
+/// Everything a request can be answered from.
+pub struct App {
+    pub settings: HttpSettings,
+    pub telemetry: Arc<Telemetry>,
+    pub health: Health,
+    /// One permit a connection.
+    pub permits: Arc<Semaphore>,
+    /// What the console page shows of the last minutes.
+    pub history: Arc<console::History>,
+    answers: IntCounterVec,
+    refused: prometheus::IntCounter,
+    router: Router,
+}
+
+impl App {
+    /// Nothing is ready yet.
+    ///
+    /// # Errors
+    /// Never in practice; the names of the two counters are checked by their library.
+    pub fn new(settings: HttpSettings, telemetry: Arc<Telemetry>) -> Result<Arc<Self>, HttpError> {
+        let named = |error: prometheus::Error| HttpError::Start(std::io::Error::other(error));
+        let answers = Opts::new("streamcast_http_answers_total", "Answers to requests, by route and status.");
+        let answers = IntCounterVec::new(answers, &["route", "status"]).map_err(named)?;
+        let help = "Connections refused at the limit on HTTP connections.";
+        let refused = prometheus::IntCounter::new("streamcast_http_refused_total", help).map_err(named)?;
+        let permits = Arc::new(Semaphore::new(settings.limits.max_http_connections));
+        let health = Health::default();
+        Ok(Arc::new_cyclic(|app| {
+            let router = router(&settings).with_state(Shared(app.clone()));
+            let history = Arc::default();
+            Self { settings, telemetry, health, permits, history, answers, refused, router }
+        }))
+    }
+
+    /// Counts a connection that found no permit.
+    pub fn count_refused(&self) {
+        self.refused.inc();
+    }
+
+    /// Answers one request; never fails.
+    pub async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+        let route = self.route(&request);
+        let response = self.answer(request).await;
+        self.answers.with_label_values(&[route, response.status().as_str()]).inc();
+        response
+    }
+
+    /// The label of a request, one of few.
+    fn route<B>(&self, request: &Request<B>) -> &'static str {
+        match request.uri().path() {
+            _ if upgrade::asks_for_websocket(request) => "websocket",
+            path if self.settings.stats_path.as_deref() == Some(path) => "stats",
+            "/" | console::HISTORY_PATH => "console",
+            "/metrics" => "metrics",
+            "/healthz" => "healthz",
+            "/readyz" => "readyz",
+            _ => "other",
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if upgrade::asks_for_websocket(&request) {
+            return upgrade::answer(request, &self.settings.on_upgrade);
+        }
+        let max_body_bytes = self.settings.limits.max_body_bytes;
+        let announced = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if announced.is_some_and(|length: usize| length > max_body_bytes) {
+            return envelope(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large");
+        }
+        match self.settings.stats_path.as_deref() {
+            Some(path) if path == request.uri().path() => return self.stats(request.method()),
+            None if request.uri().path() == STATS_PATH => return envelope(StatusCode::NOT_FOUND, "not_found"),
+            _ => {}
+        }
+        let request = request.map(|body| Body::new(Limited::new(body, max_body_bytes)));
+        match self.router.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    fn stats(&self, method: &Method) -> Response<Body> {
+        if method != Method::GET {
+            return method_not_allowed("GET");
+        }
+        match stats::document(&self.telemetry, SystemTime::now(), Instant::now()) {
+            Ok(document) => json(StatusCode::OK, document),
+            Err(error) => internal(&error),
+        }
+    }
+
+    fn metrics(&self) -> Response<Body> {
+        let mut own = self.answers.collect();
+        own.extend(self.refused.collect());
+        let connections = self.settings.limits.max_http_connections - self.permits.available_permits();
+        let help = "HTTP connections open.";
+        if let Ok(gauge) = prometheus::IntGauge::new("streamcast_http_connections", help) {
+            gauge.set(i64::try_from(connections).unwrap_or(i64::MAX));
+            own.extend(gauge.collect());
+        }
+        match metrics::render(&self.telemetry, self.health.readiness() == Readiness::Ready, own) {
+            Ok(text) => typed(StatusCode::OK, metrics::MEDIA_TYPE, text),
+            Err(error) => internal(&error),
+        }
+    }
+
+    fn ready(&self) -> Response<Body> {
+        let readiness = self.health.readiness();
+        let status = match readiness {
+            Readiness::Ready => StatusCode::OK,
+            Readiness::Starting | Readiness::Draining => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        json(status, format!(r#"{{"status":"{}"}}"#, readiness.word()))
+    }
+}
+
+/// The application as the router's handlers see it; gone only while the process ends.
+#[derive(Clone)]
+struct Shared(std::sync::Weak<App>);
+
+impl Shared {
+    fn answer(&self, make: impl FnOnce(&App) -> Response<Body>) -> Response<Body> {
+        match self.0.upgrade() {
+            Some(app) => make(&app),
+            None => envelope(StatusCode::SERVICE_UNAVAILABLE, "broker_unavailable"),
+        }
+    }
+}
+
+fn router(settings: &HttpSettings) -> Router<Shared> {
+    let mut router = Router::new()
+        .route("/metrics", get(|State(app): State<Shared>| async move { app.answer(App::metrics) }))
+        .route("/healthz", get(|| async { json(StatusCode::OK, r#"{"status":"ok"}"#) }))
+        .route("/readyz", get(|State(app): State<Shared>| async move { app.answer(App::ready) }));
+    if settings.console {
+        router = router.route("/", get(|| async { page::console() })).route(
+            console::HISTORY_PATH,
+            get(|State(app): State<Shared>| async move {
+                app.answer(|app| no_store(json(StatusCode::OK, app.history.document())))
+            }),
+        );
+    }
+    router.fallback(|| async { not_found() }).method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
+}
+
+fn no_store(response: Response<Body>) -> Response<Body> {
+    with_header(response, CACHE_CONTROL, HeaderValue::from_static("no-store"))
+}
+
+fn internal(error: &dyn std::error::Error) -> Response<Body> {
+    tracing::error!(%error, "an answer could not be made");
+    json(StatusCode::INTERNAL_SERVER_ERROR, r#"{"detail":"Internal Server Error"}"#)
+}

@@ -1,0 +1,73 @@
+//! What the HTTP side is told at start, and its limits.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Takes a connection back that was handed over as HTTP and then asked for a WebSocket.
+///
+/// The `101` answer is on its way already. The arguments are the socket (non-blocking), the request, and what
+/// the peer sent behind it. Called on a background thread; it must not block.
+pub type OnUpgrade = Arc<dyn Fn(TcpStream, UpgradeHead, Vec<u8>) + Send + Sync>;
+
+/// The request that became a WebSocket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpgradeHead {
+    /// The request target as sent: path and query, still percent-encoded (wire.md section 1.3).
+    pub target: String,
+    /// Field names in lower case and values in the order sent; bytes that are not UTF-8 are replaced.
+    pub headers: Vec<(String, String)>,
+}
+
+/// How the HTTP side is set up.
+pub struct HttpSettings {
+    /// Where the statistics are served (wire.md section 10); `None` turns them off.
+    pub stats_path: Option<String>,
+    /// Whether the console page is served at `/`.
+    pub console: bool,
+    /// Bounds on connections, requests and waiting.
+    pub limits: HttpLimits,
+    /// Where upgraded connections go.
+    pub on_upgrade: OnUpgrade,
+}
+
+impl HttpSettings {
+    /// The usual settings: `/stats`, the console, the usual limits.
+    #[must_use]
+    pub fn new(on_upgrade: OnUpgrade) -> Self {
+        Self { stats_path: Some("/stats".to_owned()), console: true, limits: HttpLimits::default(), on_upgrade }
+    }
+}
+
+/// Every bound of the HTTP side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Connections open at once. One more is answered 503 and closed.
+    pub max_http_connections: usize,
+    /// Bytes of a request line with its header fields. More is answered 431.
+    pub max_head_bytes: usize,
+    /// Header fields of a request. More is answered 431.
+    pub max_header_count: usize,
+    /// Bytes of a request body. More is answered 413.
+    pub max_body_bytes: usize,
+    /// From the first byte of a request to the end of its header fields.
+    pub head_timeout: Duration,
+    /// From the end of the header fields to the answer.
+    pub request_timeout: Duration,
+    /// Between an answer and the first byte of the next request; also for a peer that does not read its answer.
+    pub idle_timeout: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            max_http_connections: 1_024,
+            max_head_bytes: 65_536,
+            max_header_count: 128,
+            max_body_bytes: 262_144,
+            head_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
