@@ -3,4 +3,6 @@
 pub mod config;
 pub mod http;
 pub mod logging;
+pub mod schema;
 pub mod telemetry;
+pub mod wire;
