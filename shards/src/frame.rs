@@ -6,6 +6,8 @@
 pub mod opcode {
     /// A UTF-8 data frame.
     pub const TEXT: u8 = 1;
+    /// A binary data frame.
+    pub const BINARY: u8 = 2;
     /// A close frame.
     pub const CLOSE: u8 = 8;
     /// A ping.

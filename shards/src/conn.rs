@@ -1,0 +1,260 @@
+//! One connection as the engine sees it: bytes waiting to go out, the decoder of what comes in, its timers.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::task::Waker;
+
+use crate::feed::Run;
+use crate::inbound::Inbound;
+
+/// Names a connection of one shard; never reused for another within a process's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnId {
+    /// Slot in the shard's table.
+    pub index: u32,
+    /// Distinguishes the connections that had the slot.
+    pub generation: u32,
+}
+
+impl ConnId {
+    /// Both halves in one word, for messages to other cores.
+    #[must_use]
+    pub fn to_u64(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The inverse of [`ConnId::to_u64`].
+    #[must_use]
+    pub fn from_u64(word: u64) -> Self {
+        Self { index: word as u32, generation: (word >> 32) as u32 }
+    }
+}
+
+/// Bytes on their way to one socket, besides those of its feed.
+#[derive(Debug)]
+pub(crate) enum Chunk {
+    /// Whole frames of this connection alone: greeting, replies, control frames.
+    Own(Vec<u8>),
+    /// A page of a replay; control frames may overtake it while it has not begun.
+    Page(Vec<u8>),
+    /// Frames of a feed that this connection has left.
+    Shared(Run),
+}
+
+impl Chunk {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Chunk::Own(bytes) | Chunk::Page(bytes) => bytes.len(),
+            Chunk::Shared(run) => (run.end - run.start) as usize,
+        }
+    }
+
+    pub(crate) fn with<R>(&self, from: usize, limit_bytes: usize, read: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Chunk::Own(bytes) | Chunk::Page(bytes) => {
+                read(&bytes[from..bytes.len().min(from.saturating_add(limit_bytes))])
+            }
+            Chunk::Shared(run) => {
+                let left = (run.end - run.start) as usize - from;
+                run.segment.with(run.start + from as u64, left.min(limit_bytes), read)
+            }
+        }
+    }
+}
+
+/// Where a connection is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The request head is being read.
+    Head,
+    /// Upgraded.
+    Open,
+    /// A close frame of ours is queued or sent; what the peer says is no longer passed on.
+    Closing,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The peer closed, or its socket failed.
+    Peer,
+    /// We closed it; the code we sent.
+    Closed(u16),
+    /// No pong, or no complete request head, in time.
+    TimedOut,
+    /// The HTTP plane has the socket now.
+    HandedOver,
+}
+
+pub(crate) struct Conn<S> {
+    pub(crate) generation: u32,
+    pub(crate) fd: RawFd,
+    pub(crate) phase: Phase,
+    /// The socket took less than was offered; its task waits for room.
+    pub(crate) blocked: bool,
+    /// The application does not want to read.
+    pub(crate) paused: bool,
+    /// The decoder stopped early and may hold whole messages.
+    pub(crate) stopped: bool,
+    /// In the engine's list of connections with bytes of their own.
+    pub(crate) listed: bool,
+    /// The application wants to know when its bytes are out.
+    pub(crate) want_drained: bool,
+    /// A ping is unanswered.
+    pub(crate) awaiting_pong: bool,
+    /// The code the peer closed with, if it did; 1005 for none.
+    pub(crate) peer_close: Option<u16>,
+    /// The code we closed with.
+    pub(crate) sent_close: Option<u16>,
+    /// Too much is queued for a peer that goes on talking: reading waits.
+    pub(crate) choked: bool,
+    /// Closing timeouts without progress, and what was queued at the last.
+    pub(crate) looks: u8,
+    pub(crate) looked_bytes: usize,
+    /// When the wheel's next look matters, in wheel seconds.
+    pub(crate) deadline_s: u32,
+    pub(crate) limit_bytes: u32,
+    pub(crate) waker: Option<Waker>,
+    pub(crate) session: Option<S>,
+    pub(crate) inbound: Inbound,
+    pub(crate) out: VecDeque<Chunk>,
+    /// Bytes of the first chunk that are sent.
+    pub(crate) out_sent: usize,
+    pub(crate) out_bytes: usize,
+    /// What follows the replay when the feed has dropped this connection meanwhile.
+    pub(crate) tail: Option<Box<Vec<Chunk>>>,
+    /// Feed and slot.
+    pub(crate) sub: Option<(u32, u32)>,
+}
+
+impl<S> Conn<S> {
+    pub(crate) fn new(fd: RawFd, generation: u32, deadline_s: u32) -> Self {
+        Self {
+            generation,
+            fd,
+            phase: Phase::Head,
+            blocked: false,
+            paused: false,
+            stopped: false,
+            listed: false,
+            want_drained: false,
+            awaiting_pong: false,
+            peer_close: None,
+            sent_close: None,
+            choked: false,
+            looks: 0,
+            looked_bytes: 0,
+            deadline_s,
+            limit_bytes: u32::MAX,
+            waker: None,
+            session: None,
+            inbound: Inbound::default(),
+            out: VecDeque::new(),
+            out_sent: 0,
+            out_bytes: 0,
+            tail: None,
+            sub: None,
+        }
+    }
+
+    pub(crate) fn push(&mut self, chunk: Chunk) {
+        let length = chunk.len();
+        if length > 0 {
+            self.out_bytes += length;
+            self.out.push_back(chunk);
+        }
+    }
+
+    /// Queues a control frame ahead of replay pages that have not begun.
+    pub(crate) fn push_control(&mut self, bytes: Vec<u8>) {
+        self.out_bytes += bytes.len();
+        let begun = usize::from(self.out_sent > 0);
+        let page = self.out.iter().skip(begun).position(|chunk| matches!(chunk, Chunk::Page(_)));
+        match page {
+            Some(index) => self.out.insert(begun + index, Chunk::Own(bytes)),
+            None => self.out.push_back(Chunk::Own(bytes)),
+        }
+    }
+
+    /// Forgets what has not begun, but for frames of its own when `keep_own`.
+    pub(crate) fn discard_queued(&mut self, keep_own: bool) {
+        let begun = usize::from(self.out_sent > 0);
+        let mut index = 0;
+        self.out.retain(|chunk| {
+            index += 1;
+            index <= begun || (keep_own && matches!(chunk, Chunk::Own(_)))
+        });
+        self.out_bytes = self.out.iter().map(Chunk::len).sum::<usize>() - self.out_sent;
+        self.tail = None;
+    }
+
+    /// Counts `sent` bytes of the queue as taken by the socket.
+    pub(crate) fn advance_out(&mut self, mut sent: usize) {
+        self.out_bytes -= sent;
+        while sent > 0 {
+            let Some(first) = self.out.front() else { return };
+            let left = first.len() - self.out_sent;
+            if sent < left {
+                self.out_sent += sent;
+                return;
+            }
+            sent -= left;
+            self.out_sent = 0;
+            self.out.pop_front();
+        }
+        if self.out.is_empty() && self.out.capacity() > 8 {
+            self.out.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conn() -> Conn<()> {
+        Conn::new(-1, 1, 0)
+    }
+
+    fn queued(conn: &Conn<()>) -> Vec<u8> {
+        conn.out.iter().flat_map(|chunk| chunk.with(0, usize::MAX, <[u8]>::to_vec)).skip(conn.out_sent).collect()
+    }
+
+    #[test]
+    fn control_frames_overtake_pages_that_have_not_begun() {
+        let mut conn = conn();
+        conn.push(Chunk::Own(b"greeting ".to_vec()));
+        conn.push(Chunk::Page(b"page1 ".to_vec()));
+        conn.push(Chunk::Page(b"page2 ".to_vec()));
+        conn.push_control(b"pong ".to_vec());
+        assert_eq!(queued(&conn), b"greeting pong page1 page2 ");
+        conn.advance_out(16); // "greeting pong pa"
+        conn.push_control(b"pong ".to_vec());
+        assert_eq!(queued(&conn), b"ge1 pong page2 ");
+    }
+
+    #[test]
+    fn advancing_crosses_chunks_and_counts() {
+        let mut conn = conn();
+        conn.push(Chunk::Own(b"abc".to_vec()));
+        conn.push(Chunk::Own(Vec::new()));
+        conn.push(Chunk::Page(b"defg".to_vec()));
+        conn.advance_out(5);
+        assert_eq!((queued(&conn), conn.out_bytes), (b"fg".to_vec(), 2));
+        conn.advance_out(2);
+        assert!(conn.out.is_empty() && conn.out_bytes == 0 && conn.out_sent == 0);
+    }
+
+    #[test]
+    fn discarding_keeps_what_has_begun() {
+        let mut conn = conn();
+        conn.push(Chunk::Page(b"begun".to_vec()));
+        conn.push(Chunk::Own(b"own".to_vec()));
+        conn.push(Chunk::Page(b"page".to_vec()));
+        conn.advance_out(1);
+        conn.discard_queued(true);
+        assert_eq!((queued(&conn), conn.out_bytes), (b"egunown".to_vec(), 7));
+        conn.discard_queued(false);
+        assert_eq!((queued(&conn), conn.out_bytes), (b"egun".to_vec(), 4));
+    }
+}

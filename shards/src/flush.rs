@@ -1,0 +1,266 @@
+//! Sending: connections' own bytes first, then every feed to every subscriber that is ready, each with one
+//! send for as many frames as wait for it, in batches of one system call.
+
+use std::time::Instant;
+
+use crate::conn::{ConnId, Ended, Phase};
+use crate::engine::{BLOCKED, Engine, OWN_BYTES};
+use crate::sender::{BATCH_SENDS, Sent};
+
+/// The most bytes of one send: enough to pay for the system call, little enough to be fair.
+pub(crate) const SEND_BYTES: usize = 64 * 1024;
+
+/// Above this many queued bytes nothing more is read from the peer.
+pub(crate) const HIGH_BYTES: usize = 1024 * 1024;
+
+/// Below this many queued bytes a connection counts as drained.
+pub(crate) const LOW_BYTES: usize = 128 * 1024;
+
+impl<S> Engine<S> {
+    /// Whether anything can be sent.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.listed.is_empty() || !self.listed_feeds.is_empty()
+    }
+
+    /// Sends until nothing more can be sent or `deadline` has passed.
+    pub(crate) fn flush(&mut self, deadline: Instant) -> std::io::Result<()> {
+        while self.has_output() {
+            self.flush_own()?;
+            if let Some(feed) = self.listed_feeds.pop_front() {
+                self.feeds[feed as usize].listed = false;
+                self.flush_feed(feed, deadline)?;
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One send for every connection with bytes of its own.
+    fn flush_own(&mut self) -> std::io::Result<()> {
+        let ready = std::mem::take(&mut self.listed);
+        let mut results: Vec<(u64, usize, Sent)> = Vec::with_capacity(ready.len());
+        for batch in ready.chunks(BATCH_SENDS) {
+            results.clear();
+            for id in batch {
+                let Some(conn) = self.conns.get_mut(id.index as usize).filter(|conn| conn.generation == id.generation)
+                else {
+                    continue;
+                };
+                conn.listed = false;
+                let Some(chunk) = conn.out.front().filter(|_| !conn.blocked) else { continue };
+                let (fd, tag) = (conn.fd, results.len() as u64);
+                let offered = chunk.with(conn.out_sent, SEND_BYTES, |bytes| {
+                    // SAFETY: the chunk is neither changed nor freed before the batch is submitted below.
+                    unsafe { self.sender.push(fd, bytes, tag) };
+                    bytes.len()
+                });
+                results.push((id.to_u64(), offered, Sent::Full));
+            }
+            if self.sender.is_empty() {
+                continue;
+            }
+            self.sender.submit(|tag, sent| results[tag as usize].2 = sent)?;
+            for &(id, offered, sent) in &results {
+                self.own_sent(ConnId::from_u64(id), offered, sent);
+            }
+        }
+        Ok(())
+    }
+
+    /// Books the result of a send of a connection's own bytes.
+    pub(crate) fn own_sent(&mut self, id: ConnId, offered: usize, sent: Sent) {
+        self.counts.sends_total += 1;
+        let taken = match sent {
+            Sent::Bytes(bytes) => bytes,
+            Sent::Full => 0,
+            Sent::Failed(_) => return self.remove(id, Ended::Peer),
+        };
+        self.counts.sent_bytes_total += taken as u64;
+        let Some(conn) = self.conn_mut(id) else { return };
+        conn.advance_out(taken);
+        if taken < offered {
+            self.block(id);
+        }
+        self.after_own(id);
+    }
+
+    /// What follows when a connection's own bytes have moved.
+    fn after_own(&mut self, id: ConnId) {
+        let Some(conn) = self.conn_mut(id) else { return };
+        if conn.want_drained && conn.out_bytes < LOW_BYTES {
+            conn.want_drained = false;
+            self.drained.push(id);
+        }
+        let Some(conn) = self.conn_mut(id) else { return };
+        if conn.choked && conn.out_bytes < LOW_BYTES {
+            conn.choked = false;
+            crate::engine::wake(conn);
+        }
+        if !conn.out.is_empty() {
+            return self.list(id);
+        }
+        if conn.phase == Phase::Closing && conn.peer_close.is_some() {
+            let code = conn.sent_close.unwrap_or(1000);
+            let ended = if conn.peer_close == Some(code) || code == 1000 { Ended::Peer } else { Ended::Closed(code) };
+            return self.remove(id, ended);
+        }
+        if let Some((feed, slot)) = conn.sub {
+            let found = &mut self.feeds[feed as usize];
+            let slot = &mut found.slots[slot as usize];
+            slot.flags &= !OWN_BYTES;
+            if slot.position < found.ring.end() {
+                self.list_feed(feed);
+            }
+        }
+    }
+
+    /// The socket is full: its task waits until it is not.
+    fn block(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id.index as usize).filter(|conn| conn.generation == id.generation) else {
+            return;
+        };
+        conn.blocked = true;
+        crate::engine::wake(conn);
+        if let Some((feed, slot)) = conn.sub {
+            self.feeds[feed as usize].slots[slot as usize].flags |= BLOCKED;
+        }
+    }
+
+    /// One send for every subscriber of a feed that is ready and behind; interrupted at `deadline`.
+    fn flush_feed(&mut self, feed: u32, deadline: Instant) -> std::io::Result<()> {
+        let found = &self.feeds[feed as usize];
+        let mut index = if found.cursor < found.slots.len() { found.cursor } else { 0 };
+        let first = index;
+        let mut more = false;
+        let mut results: Vec<(u32, usize, Sent)> = Vec::with_capacity(found.slots.len().min(BATCH_SENDS));
+        let finished = loop {
+            results.clear();
+            let found = &self.feeds[feed as usize];
+            let (end, count) = (found.ring.end(), found.slots.len());
+            while index < count && !self.sender.is_full() {
+                let slot = &found.slots[index];
+                if slot.flags == 0
+                    && slot.position < end
+                    && let Some(segment) = found.ring.segment_at(slot.position)
+                {
+                    let tag = results.len() as u64;
+                    let offered = segment.with(slot.position, SEND_BYTES, |bytes| {
+                        // SAFETY: nothing is appended to or trimmed from the feed before the batch is submitted.
+                        unsafe { self.sender.push(slot.fd, bytes, tag) };
+                        bytes.len()
+                    });
+                    results.push((index as u32, offered, Sent::Full));
+                }
+                index += 1;
+            }
+            if self.sender.is_empty() {
+                break true;
+            }
+            self.sender.submit(|tag, sent| results[tag as usize].2 = sent)?;
+            more |= self.feed_sent(feed, &results);
+            if index >= self.feeds[feed as usize].slots.len() {
+                break true;
+            }
+            if Instant::now() >= deadline {
+                more = true;
+                break false;
+            }
+        };
+        self.feeds[feed as usize].cursor = if finished { 0 } else { index };
+        self.trim(feed);
+        if more || first > 0 {
+            self.list_feed(feed);
+        }
+        Ok(())
+    }
+
+    /// Books the results of a batch; true if somebody is still behind and ready.
+    fn feed_sent(&mut self, feed: u32, results: &[(u32, usize, Sent)]) -> bool {
+        let mut more = false;
+        let mut full = Vec::new();
+        let mut failed = Vec::new();
+        let found = &mut self.feeds[feed as usize];
+        let (end, frames) = (found.ring.end(), found.ring.frames_total());
+        self.counts.sends_total += results.len() as u64;
+        for &(index, offered, sent) in results {
+            let slot = &mut found.slots[index as usize];
+            let taken = match sent {
+                Sent::Bytes(bytes) => bytes,
+                Sent::Full => 0,
+                Sent::Failed(_) => {
+                    failed.push(slot.conn);
+                    continue;
+                }
+            };
+            self.counts.sent_bytes_total += taken as u64;
+            slot.position += taken as u64;
+            if taken < offered {
+                full.push(slot.conn);
+            } else if slot.position == end {
+                self.counts.delivered_frames_total += frames - slot.counted_frames;
+                slot.counted_frames = frames;
+            } else {
+                more = true;
+            }
+        }
+        for id in full {
+            self.block(id);
+        }
+        // Whoever fills the place of a subscriber that is gone may have been passed over.
+        more |= !failed.is_empty();
+        for id in failed {
+            self.remove(id, Ended::Peer);
+        }
+        more
+    }
+
+    /// Frees what no subscriber of a feed needs any more.
+    fn trim(&mut self, feed: u32) {
+        let found = &mut self.feeds[feed as usize];
+        let before = found.ring.retained_bytes();
+        let lowest = found.slots.iter().map(|slot| slot.position).min().unwrap_or_else(|| found.ring.end());
+        found.ring.trim(lowest);
+        self.counts.feed_bytes -= before - found.ring.retained_bytes();
+    }
+
+    /// Calls `send` with the next bytes of a connection whose socket was full; `None` if there are none.
+    pub(crate) fn with_next_bytes<R>(&mut self, id: ConnId, send: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let conn = self.conn(id)?;
+        if let Some(chunk) = conn.out.front() {
+            return Some(chunk.with(conn.out_sent, SEND_BYTES, send));
+        }
+        let (feed, slot) = conn.sub?;
+        let found = &self.feeds[feed as usize];
+        let slot = &found.slots[slot as usize];
+        if slot.flags & crate::engine::HELD != 0 {
+            return None;
+        }
+        let segment = found.ring.segment_at(slot.position)?;
+        Some(segment.with(slot.position, SEND_BYTES, send))
+    }
+
+    /// The task of a full socket has sent `taken` bytes, or found nothing to send: the flush goes on with it.
+    pub(crate) fn unblock(&mut self, id: ConnId, taken: usize) {
+        let Some(conn) = self.conns.get_mut(id.index as usize).filter(|conn| conn.generation == id.generation) else {
+            return;
+        };
+        conn.blocked = false;
+        self.counts.sends_total += 1;
+        self.counts.sent_bytes_total += taken as u64;
+        let own = !conn.out.is_empty();
+        if own {
+            conn.advance_out(taken);
+        }
+        if let Some((feed, slot)) = conn.sub {
+            let slot = &mut self.feeds[feed as usize].slots[slot as usize];
+            slot.flags &= !BLOCKED;
+            if !own {
+                slot.position += taken as u64;
+            }
+            self.list_feed(feed);
+        }
+        self.after_own(id);
+    }
+}

@@ -1,0 +1,289 @@
+//! The tasks of one shard on its glommio executor: accepting, reading, flushing, the clock.
+//!
+//! This is the only file that knows the executor. A connection's task reads with the shard's one buffer and,
+//! when the socket was full, writes again when it has room; everything else is the flush task's.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use futures_lite::future::poll_fn;
+use futures_lite::io::{AsyncRead, AsyncWrite};
+use glommio::net::TcpStream;
+use glommio::{LocalExecutorBuilder, Placement, PoolPlacement};
+
+use crate::conn::{ConnId, Ended};
+use crate::core::{App, Command, Core, Handoff, Peer};
+use crate::engine::{Engine, Settings};
+use crate::head::UpgradeHead;
+use crate::inbox::Inbox;
+use crate::sender::Sent;
+
+/// Bytes one read takes at most.
+const READ_BYTES: usize = 64 * 1024;
+/// Reads of one connection in a row before the others' turn.
+const READS_IN_A_ROW: usize = 4;
+/// Connections accepted in a row before the others' turn.
+const ACCEPTS_IN_A_ROW: usize = 64;
+/// How long accepting rests when there is no descriptor or no place for another connection.
+const ACCEPT_REST: Duration = Duration::from_millis(20);
+/// How long a busy executor may go without looking at its rings.
+const PREEMPT: Duration = Duration::from_millis(1);
+/// Memory the executor pins for file I/O, which a shard does not do.
+const IO_MEMORY_BYTES: usize = 64 * 1024;
+
+/// All that a shard needs to begin.
+pub struct Setup<R> {
+    /// Its place among its peers.
+    pub index: usize,
+    /// The processor it is pinned to.
+    pub core: usize,
+    /// Where it accepts.
+    pub listener: TcpListener,
+    /// Limits and periods.
+    pub settings: Settings,
+    /// Its inbox.
+    pub inbox: Inbox<Command<R>>,
+    /// All shards, this one included.
+    pub peers: Vec<Peer<R>>,
+    /// Takes plain HTTP requests.
+    pub handoff: Handoff,
+}
+
+/// Starts a shard on a thread of its own. `make` builds the application on that thread.
+pub fn spawn<A: App>(
+    setup: Setup<A::Remote>,
+    make: impl FnOnce(&mut Engine<A::Session>) -> A + Send + 'static,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    std::thread::Builder::new().name(format!("shard-{}", setup.index)).spawn(move || {
+        let executor = LocalExecutorBuilder::new(Placement::Fixed(setup.core))
+            .name(&format!("shard-{}", setup.index))
+            .io_memory(IO_MEMORY_BYTES)
+            .preempt_timer(PREEMPT)
+            .blocking_thread_pool_placement(PoolPlacement::Unbound(1))
+            .make()
+            .map_err(|error| io::Error::other(format!("the executor of core {} cannot start: {error}", setup.core)))?;
+        executor.run(run(setup, make))
+    })
+}
+
+async fn run<A: App>(setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<A::Session>) -> A) -> io::Result<()> {
+    let mut engine = Engine::new(setup.settings)?;
+    let app = make(&mut engine);
+    let core = Rc::new(RefCell::new(Core {
+        engine,
+        app,
+        inbox: setup.inbox,
+        peers: setup.peers,
+        index: setup.index,
+        handoff: setup.handoff,
+        scratch: vec![0; READ_BYTES],
+        begun: Instant::now(),
+        adopted: Vec::new(),
+        close_listener: None,
+        quit: false,
+    }));
+    let mut acceptor =
+        Some((setup.listener.as_raw_fd(), glommio::spawn_local(accept(Rc::clone(&core), setup.listener))));
+    let clock = glommio::spawn_local(clock(Rc::clone(&core)));
+    loop {
+        let (adopted, closing, quit) = {
+            let mut core = core.borrow_mut();
+            core.turn()?;
+            (std::mem::take(&mut core.adopted), core.close_listener.take(), core.quit)
+        };
+        for (fd, upgraded) in adopted {
+            start(&core, fd, upgraded);
+        }
+        if let Some(done) = closing {
+            if let Some((fd, task)) = acceptor.take() {
+                // Shutting a listener down refuses new connections at once, whoever still holds the descriptor.
+                // SAFETY: the task owns the descriptor until it is cancelled below.
+                unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+                task.cancel().await;
+            }
+            drop(done);
+        }
+        if quit {
+            break;
+        }
+        if core.borrow().engine.has_output() {
+            glommio::executor().yield_task_queue_now().await;
+        } else {
+            work(&core).await;
+        }
+    }
+    clock.cancel().await;
+    Ok(())
+}
+
+/// Waits until there is something for a turn to do.
+async fn work<A: App>(core: &Rc<RefCell<Core<A>>>) {
+    poll_fn(|context| {
+        let mut core = core.borrow_mut();
+        if core.engine.has_output() || !core.engine.ended.is_empty() || !core.engine.drained.is_empty() {
+            return Poll::Ready(());
+        }
+        core.engine.flush_waker = Some(context.waker().clone());
+        if core.inbox.sleep(context.waker()) { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+}
+
+async fn clock<A: App>(core: Rc<RefCell<Core<A>>>) {
+    loop {
+        glommio::timer::sleep(Duration::from_secs(1)).await;
+        core.borrow_mut().tick();
+    }
+}
+
+/// Accepts until cancelled. Where descriptors or places run out, connections wait in the kernel's queue.
+async fn accept<A: App>(core: Rc<RefCell<Core<A>>>, listener: TcpListener) {
+    let fd = listener.as_raw_fd();
+    // SAFETY: the executor's listener owns the descriptor from here on.
+    let listener = unsafe { glommio::net::TcpListener::from_raw_fd(listener.into_raw_fd()) };
+    loop {
+        while core.borrow().engine.connections() >= core.borrow().engine.settings.max_connections {
+            glommio::timer::sleep(ACCEPT_REST).await;
+        }
+        match listener.shared_accept().await {
+            // SAFETY: the accepted descriptor is a plain number that nobody owns yet.
+            Ok(stream) => admit(&core, unsafe { OwnedFd::from_raw_fd(raw(&stream)) }),
+            Err(_) => {
+                core.borrow_mut().engine.counts.accept_errors_total += 1;
+                glommio::timer::sleep(ACCEPT_REST).await;
+                continue;
+            }
+        }
+        for _ in 0..ACCEPTS_IN_A_ROW {
+            let full = core.borrow().engine.connections() >= core.borrow().engine.settings.max_connections;
+            match accept_waiting(fd) {
+                Some(socket) if !full => admit(&core, socket),
+                _ => break,
+            }
+        }
+        glommio::executor().yield_if_needed().await;
+    }
+}
+
+/// The descriptor inside the executor's accepted stream, which is `Copy` and closes nothing when dropped.
+fn raw(stream: &glommio::net::AcceptedTcpStream) -> RawFd {
+    stream.bind_to_executor().into_raw()
+}
+
+trait IntoRaw {
+    fn into_raw(self) -> RawFd;
+}
+
+impl IntoRaw for TcpStream {
+    fn into_raw(self) -> RawFd {
+        let fd = self.as_raw_fd();
+        std::mem::forget(self);
+        fd
+    }
+}
+
+/// A connection that waits already, without waiting for one.
+fn accept_waiting(listener: RawFd) -> Option<OwnedFd> {
+    let mut poll = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
+    // SAFETY: `poll` is one valid entry; accept4 takes no addresses here and its result is checked.
+    unsafe {
+        if libc::poll(&mut poll, 1, 0) != 1 || poll.revents & libc::POLLIN == 0 {
+            return None;
+        }
+        let fd = libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC);
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    }
+}
+
+fn admit<A: App>(core: &Rc<RefCell<Core<A>>>, fd: OwnedFd) {
+    let shard = core.borrow().placement();
+    if shard != core.borrow().index {
+        return core.borrow().give(shard, fd);
+    }
+    {
+        let core = core.borrow();
+        core.peers[core.index].connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    start(core, fd, None);
+}
+
+/// Registers a socket and starts the task that reads it.
+fn start<A: App>(core: &Rc<RefCell<Core<A>>>, fd: OwnedFd, upgraded: Option<(UpgradeHead, Vec<u8>)>) {
+    let socket = socket2::Socket::from(fd);
+    // Replies and rows are whole when they are sent; nothing is gained by waiting for more.
+    let _ = socket.set_tcp_nodelay(true);
+    let id = core.borrow_mut().register(&socket);
+    // SAFETY: the descriptor is open and has no other owner from here on.
+    let stream = unsafe { TcpStream::from_raw_fd(socket.into_raw_fd()) };
+    glommio::spawn_local(serve(Rc::clone(core), id, stream)).detach();
+    if let Some((head, mut bytes)) = upgraded {
+        let mut core = core.borrow_mut();
+        core.open(id, &head, Vec::new());
+        core.on_bytes(id, &mut bytes);
+    }
+}
+
+/// Reads a connection until it is gone. The socket closes when this ends.
+async fn serve<A: App>(core: Rc<RefCell<Core<A>>>, id: ConnId, mut stream: TcpStream) {
+    poll_fn(|context| {
+        let mut core = core.borrow_mut();
+        if write(&mut core, id, &mut stream, context).is_ready() {
+            return Poll::Ready(());
+        }
+        for _ in 0..READS_IN_A_ROW {
+            let Some(conn) = core.engine.conn_mut(id) else { return Poll::Ready(()) };
+            match &conn.waker {
+                Some(waker) if waker.will_wake(context.waker()) => {}
+                _ => conn.waker = Some(context.waker().clone()),
+            }
+            if conn.paused || conn.choked {
+                return Poll::Pending;
+            }
+            if conn.stopped {
+                core.on_bytes(id, &mut []);
+                continue;
+            }
+            let mut scratch = std::mem::take(&mut core.scratch);
+            let read = Pin::new(&mut stream).poll_read(context, &mut scratch);
+            match read {
+                Poll::Ready(Ok(count)) if count > 0 => core.on_bytes(id, &mut scratch[..count]),
+                Poll::Ready(_) => {
+                    core.engine.remove(id, Ended::Peer);
+                    core.dispatch();
+                }
+                Poll::Pending => {
+                    core.scratch = scratch;
+                    return Poll::Pending;
+                }
+            }
+            core.scratch = scratch;
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Writes to a socket that was full; ready when the connection is gone.
+fn write<A: App>(core: &mut Core<A>, id: ConnId, stream: &mut TcpStream, context: &mut Context<'_>) -> Poll<()> {
+    let Some(conn) = core.engine.conn(id) else { return Poll::Ready(()) };
+    if !conn.blocked {
+        return Poll::Pending;
+    }
+    let written = core.engine.with_next_bytes(id, |bytes| Pin::new(&mut *stream).poll_write(context, bytes));
+    match written {
+        Some(Poll::Pending) => {}
+        Some(Poll::Ready(Ok(taken))) => core.engine.unblock(id, taken),
+        Some(Poll::Ready(Err(_))) => core.engine.own_sent(id, 0, Sent::Failed(libc::EPIPE)),
+        None => core.engine.unblock(id, 0),
+    }
+    core.dispatch();
+    if core.engine.conn(id).is_some() { Poll::Pending } else { Poll::Ready(()) }
+}
