@@ -1,5 +1,7 @@
 //! From a JSON Schema document to columns and back to its canonical form (wire.md section 12).
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::binary::Encoding;
@@ -11,7 +13,7 @@ use super::keywords;
 pub const MAX_CANONICAL_BYTES: usize = 512 * 1024;
 
 /// The deepest nesting of structs, maps and lists in a column.
-pub const MAX_NESTING: usize = 64;
+pub const MAX_NESTING: usize = 100;
 
 /// The time stamp that the server adds to every stored row.
 pub(super) const STAMP_COLUMN: &str = "streamcast_ts";
@@ -37,11 +39,25 @@ pub enum SchemaError {
     },
 }
 
-/// Which document is compiled for what.
+/// Which rules a document must keep beyond those of its types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rules {
-    durable: bool,
+    names: Names,
     strict: bool,
+}
+
+/// Which names columns may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Any,
+    LiveOnly,
+    Durable,
+}
+
+impl Names {
+    fn of(durable: bool) -> Names {
+        if durable { Names::Durable } else { Names::LiveOnly }
+    }
 }
 
 impl Schema {
@@ -50,7 +66,7 @@ impl Schema {
     /// # Errors
     /// [`SchemaError`] for everything in wire.md section 12.3, and for schemas the server could not serve.
     pub fn compile(document: &Value, durable: bool) -> Result<Schema, SchemaError> {
-        Rules { durable, strict: false }.schema(document)
+        Rules { names: Names::of(durable), strict: false }.schema(document)
     }
 
     /// Compiles the text of a schema document.
@@ -67,7 +83,15 @@ impl Schema {
     /// # Errors
     /// As [`Schema::compile`], and for every keyword that would be ignored.
     pub fn compile_strict(document: &Value, durable: bool) -> Result<Schema, SchemaError> {
-        Rules { durable, strict: true }.schema(document)
+        Rules { names: Names::of(durable), strict: true }.schema(document)
+    }
+
+    /// Compiles the types of a schema whatever its columns are named: for its canonical form, not for a stream.
+    ///
+    /// # Errors
+    /// As [`Schema::compile`], without those about names.
+    pub fn compile_types(document: &Value) -> Result<Schema, SchemaError> {
+        Rules { names: Names::Any, strict: false }.schema(document)
     }
 }
 
@@ -83,7 +107,7 @@ impl Rules {
     fn schema(self, document: &Value) -> Result<Schema, SchemaError> {
         let Value::Object(document) = document else { return Err(root("must be an object")) };
         match document.get("type") {
-            None => {}
+            None | Some(Value::Null) => {}
             Some(Value::String(word)) if word == "object" => {}
             Some(_) => return Err(root("must have the type \"object\"")),
         }
@@ -110,18 +134,23 @@ impl Rules {
         Ok(Schema { columns, canonical })
     }
 
-    /// Names that the log, or a query on it, could not tell apart. A name must fail here, not when rows come.
+    /// Names that the log could not hold or tell apart, and those it uses itself. A name must fail here, not when
+    /// the first row comes.
     fn check_names(self, parts: &[(String, ColumnKind, bool)]) -> Result<(), SchemaError> {
-        let mut folded = std::collections::HashSet::new();
+        if self.names == Names::Any {
+            return Ok(());
+        }
+        let durable = self.names == Names::Durable;
+        let mut folded = HashSet::new();
         for (name, _, _) in parts {
-            let reserved = |word: &str| name == word || (self.durable && name.eq_ignore_ascii_case(word));
+            let reserved = |word: &str| name == word || (durable && name.eq_ignore_ascii_case(word));
             if reserved(STAMP_COLUMN) || reserved(OFFSET_COLUMN) {
                 return Err(column(name, "the name belongs to a column that the server adds; choose another"));
             }
-            if self.durable && name.contains('"') {
-                return Err(column(name, "a column of a durable stream must not have \" in its name"));
+            if durable && name.contains(['"', '\0']) {
+                return Err(column(name, "a durable stream's column must have neither \" nor NUL in its name"));
             }
-            if self.durable && !folded.insert(name.to_ascii_lowercase()) {
+            if durable && !folded.insert(name.to_ascii_lowercase()) {
                 return Err(column(
                     name,
                     "another column's name differs only by case; a durable stream needs distinct names",
@@ -142,7 +171,7 @@ impl Rules {
             Some(Value::Object(properties)) if !properties.is_empty() => properties,
             _ => return Err(column(path, "must declare its columns in a non-empty object \"properties\"")),
         };
-        let mut required = std::collections::HashSet::new();
+        let mut required = HashSet::new();
         match object.get("required") {
             None => {}
             Some(Value::Array(names)) => {
@@ -210,11 +239,7 @@ impl Rules {
     }
 
     fn object_kind(self, spec: &Map<String, Value>, path: &str, depth: usize) -> Result<ColumnKind, SchemaError> {
-        let fields = match spec.get("properties") {
-            None => false,
-            Some(Value::Object(properties)) => !properties.is_empty(),
-            Some(_) => return Err(column(path, "\"properties\" must be an object")),
-        };
+        let fields = matches!(spec.get("properties"), Some(Value::Object(properties)) if !properties.is_empty());
         match (fields, spec.get("additionalProperties")) {
             (true, Some(Value::Object(_))) => {
                 Err(column(path, "has both \"properties\" and a schema for other values; choose one"))
@@ -284,14 +309,14 @@ fn string_kind(spec: &Map<String, Value>, path: &str) -> Result<ColumnKind, Sche
             return Err(column(path, format!("has the contentEncoding {other}; known are \"base16\" and \"base64\"")));
         }
     };
-    let width_bytes = match format(spec) {
-        None => None,
-        Some(format) => match width(format) {
+    let width_bytes = match spec.get("format") {
+        None | Some(Value::Null) => None,
+        Some(format) => match format.as_str().and_then(width) {
             Some(width) => Some(width),
             None => {
                 return Err(column(
                     path,
-                    format!("has the format \"{format}\"; bytes know only \"bytesN\", such as \"bytes16\""),
+                    format!("has the format {format}; bytes know only \"bytesN\", such as \"bytes16\""),
                 ));
             }
         },

@@ -31,6 +31,9 @@ pub(super) fn check_element(spec: &Map<String, Value>, word: &str) -> Result<(),
         _ => &[],
     };
     check(spec, more)?;
+    if spec.get("properties").is_some_and(|properties| !properties.is_object()) {
+        return Err("\"properties\" must be an object".to_owned());
+    }
     match spec.get("additionalProperties") {
         None | Some(Value::Bool(false) | Value::Object(_)) => Ok(()),
         Some(_) => Err("\"additionalProperties\" must be false or a schema".to_owned()),
