@@ -2,7 +2,9 @@
 
 pub mod config;
 pub mod http;
+pub mod journal;
 pub mod logging;
 pub mod schema;
+pub mod stream;
 pub mod telemetry;
 pub mod wire;

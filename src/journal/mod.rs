@@ -1,0 +1,38 @@
+//! The journal: one SQLite database per data root, written by one thread with one sync per group of frames.
+//!
+//! - [`open`] takes the data root and recovers; [`Journal::declare`] records streams; [`Journal::start`]
+//!   hands everything to the writer thread.
+//! - The writer takes all frames that are queued, commits them in one transaction over all streams, and only
+//!   then encodes and delivers them ([`CommitSink`]).
+//! - [`reader`] reads rows back for replays, on threads and connections of its own.
+//!
+//! The journal knows rows as lines of bytes; it does not look into them.
+
+mod checkpoint;
+mod encode;
+mod error;
+mod job;
+mod lock;
+mod page;
+mod pin;
+mod plan;
+pub mod reader;
+mod registry;
+mod settings;
+mod sql;
+mod stamps;
+mod store;
+mod writer;
+
+pub use error::JournalError;
+pub use job::{Append, ClaimRef, CommitSink, GroupCommit, Job, Outcome};
+pub use lock::{LOCK_FILE, RootLock};
+pub use registry::{Journal, open};
+pub use settings::JournalSettings;
+pub use sql::JOURNAL_FILE;
+pub use writer::{JobSender, Writer};
+
+pub use crate::stream::record::{StreamRecord, StreamSpec};
+
+#[cfg(test)]
+mod tests;

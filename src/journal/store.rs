@@ -1,0 +1,261 @@
+//! Carrying out a planned transaction in SQLite, and what is known after one that failed.
+//!
+//! A COMMIT that returns an error may have left a complete transaction in the write-ahead log: the frames
+//! are written before the sync that failed. Nobody can see them, but a recovery after a crash would. Before
+//! anything else is done, the store therefore commits a small transaction of its own, which overwrites the
+//! first of these frames and so breaks the chain of checksums. Only when that is on disk is the failed
+//! transaction known to be void. Until then no transaction is tried.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
+
+use super::error::JournalError;
+use super::plan::{Batch, Plan, StreamState};
+use super::settings::JournalSettings;
+use super::{checkpoint, sql, stamps};
+use crate::stream::marks::Mark;
+use crate::stream::offsets::CommitProof;
+
+/// The writer's side of the journal's file.
+pub(super) struct Store {
+    connection: Connection,
+    pub path: PathBuf,
+    pub settings: JournalSettings,
+    /// Pages in the write-ahead log after the last commit.
+    wal_pages: Arc<AtomicU64>,
+    /// Bytes of one page in the write-ahead log, its header included.
+    wal_page_bytes: u64,
+    /// Whether a failed COMMIT has not been made void yet.
+    unsure: bool,
+}
+
+/// Text that is bound without a look at its bytes: canonical rows are UTF-8 by construction.
+struct Text<'a>(&'a [u8]);
+
+impl ToSql for Text<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.0)))
+    }
+}
+
+impl Store {
+    pub(super) fn new(connection: Connection, path: PathBuf, settings: JournalSettings) -> Result<Self, JournalError> {
+        checkpoint::reserve(&path, settings.wal_reserve_bytes)?;
+        let fail = |source| JournalError::Sql { action: "read the page size", path: path.clone(), source };
+        let page_bytes = connection.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0)).map_err(fail)?;
+        let mut store = Self {
+            connection,
+            path: path.clone(),
+            settings,
+            wal_pages: Arc::default(),
+            wal_page_bytes: u64::from(page_bytes) + 24,
+            unsure: false,
+        };
+        store.watch().map_err(fail)?;
+        Ok(store)
+    }
+
+    /// Bytes of the write-ahead log that hold pages.
+    pub(super) fn wal_bytes(&self) -> u64 {
+        self.wal_pages.load(Relaxed) * self.wal_page_bytes
+    }
+
+    /// Pages in the write-ahead log.
+    pub(super) fn wal_pages(&self) -> u64 {
+        self.wal_pages.load(Relaxed)
+    }
+
+    /// Reads the mark of `publisher`; the default if it has none.
+    pub(super) fn read_mark(&self, stream: u32, publisher: &str) -> rusqlite::Result<Mark> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT last_seq, last_offset FROM marks WHERE stream = ?1 AND publisher = ?2")?;
+        let mark = statement
+            .query_row(params![stream, publisher], |row| {
+                Ok(Mark { last_seq: row.get::<_, i64>(0)? as u64, last_offset: Some(row.get(1)?) })
+            })
+            .optional()?;
+        Ok(mark.unwrap_or_default())
+    }
+
+    /// Writes `plan` in one transaction. The text of the error is for the publishers.
+    pub(super) fn commit(&mut self, plan: &Plan, streams: &[StreamState]) -> Result<CommitProof, String> {
+        if self.unsure {
+            self.make_void().map_err(|error| format!("an earlier commit failed and is not yet undone: {error}"))?;
+        }
+        if let Err(error) = self.write(plan, streams) {
+            self.roll_back();
+            return Err(error.to_string());
+        }
+        let Err(error) = self.run("COMMIT") else {
+            return Ok(CommitProof::after_commit());
+        };
+        self.roll_back();
+        self.unsure = true;
+        tracing::error!(%error, journal = %self.path.display(), "a commit failed");
+        match self.after_failed_commit(plan, streams) {
+            Ok(Some(proof)) => Ok(proof),
+            Ok(None) => Err(error.to_string()),
+            Err(again) => {
+                tracing::error!(error = %again, "the failed commit cannot be undone yet; nothing is committed until it is");
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn write(&self, plan: &Plan, streams: &[StreamState]) -> rusqlite::Result<()> {
+        self.run("BEGIN IMMEDIATE")?;
+        for batch in &plan.batches {
+            self.insert(&streams[batch.stream], batch)?;
+        }
+        for stream in plan.marking() {
+            let state = &streams[*stream];
+            let mut statement = self.connection.prepare_cached(
+                "INSERT INTO marks (stream, publisher, last_seq, last_offset) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT DO UPDATE SET last_seq = excluded.last_seq, last_offset = excluded.last_offset",
+            )?;
+            for (publisher, mark) in state.marks.moving() {
+                statement.execute(params![state.id, publisher, mark.last_seq as i64, mark.last_offset])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of one stream, in one SQL row if they are not too large.
+    fn insert(&self, state: &StreamState, batch: &Batch) -> rusqlite::Result<()> {
+        let mut statement = self.connection.prepare_cached(&state.insert_sql)?;
+        for part in Parts::new(batch, self.settings.max_batch_bytes) {
+            let stamps = (part.runs.len() > 1).then(|| stamps::format(&part.runs));
+            let last_ts_us = part.runs.last().map_or(0, |run| run.ts_us);
+            statement.execute(params![part.first_offset, part.rows, last_ts_us, stamps, Text(part.body)])?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(|_| ())
+    }
+
+    fn roll_back(&self) {
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.run("ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction cannot be rolled back");
+        }
+    }
+
+    /// Finds out what a failed COMMIT did and makes that final: `None` if it did nothing, a proof if its rows
+    /// are in the log after all and synced.
+    fn after_failed_commit(&mut self, plan: &Plan, streams: &[StreamState]) -> rusqlite::Result<Option<CommitProof>> {
+        self.make_void()?;
+        let Some(batch) = plan.batches.first() else { return Ok(None) };
+        let sql = format!("SELECT 1 FROM batches_{} WHERE first_offset = ?1", streams[batch.stream].id);
+        let there = self.connection.query_row(&sql, [batch.first.get()], |_| Ok(())).optional()?.is_some();
+        if !there {
+            return Ok(None);
+        }
+        // It was visible to the transaction that has just been synced after it. The file is synced as well,
+        // because a sync that once failed says nothing about the pages it failed for.
+        let (busy, pages, moved) = self.connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        })?;
+        tracing::warn!(busy, pages, moved, "a commit that reported an error is in the log");
+        Ok(Some(CommitProof::after_commit()))
+    }
+
+    /// Commits a transaction that overwrites whatever a failed COMMIT left in the write-ahead log, on a new
+    /// connection if the present one does not recover.
+    fn make_void(&mut self) -> rusqlite::Result<()> {
+        const VOID: &str = "UPDATE voided SET commits = commits + 1";
+        if self.connection.execute(VOID, []).is_err() {
+            self.roll_back();
+            self.connection = sql::reopen_writer(&self.path, &self.settings)?;
+            self.watch()?;
+            self.connection.execute(VOID, [])?;
+        }
+        self.unsure = false;
+        Ok(())
+    }
+
+    /// Moves the write-ahead log into the file as far as no reader is in the way. Returns the pages in the
+    /// log and how many of them are moved.
+    pub(super) fn checkpoint(&self) -> rusqlite::Result<(u64, u64)> {
+        checkpoint::passive(&self.connection)
+    }
+
+    fn watch(&mut self) -> rusqlite::Result<()> {
+        self.connection.set_prepared_statement_cache_capacity(256);
+        let wal_pages = Arc::clone(&self.wal_pages);
+        self.connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: std::ffi::c_int| {
+            wal_pages.store(pages.max(0) as u64, Relaxed);
+            Ok(())
+        }))
+    }
+}
+
+/// A part of a batch that goes into one SQL row.
+struct Part<'a> {
+    first_offset: i64,
+    rows: u32,
+    body: &'a [u8],
+    runs: Vec<stamps::Run>,
+}
+
+/// Splits a batch at row ends into parts of at most `max_bytes` (more if a single row is larger).
+struct Parts<'a> {
+    batch: &'a Batch,
+    max_bytes: usize,
+    next_row: usize,
+    run: usize,
+    /// Rows of the current run that are in parts already.
+    run_rows_used: u32,
+}
+
+impl<'a> Parts<'a> {
+    fn new(batch: &'a Batch, max_bytes: usize) -> Self {
+        Self { batch, max_bytes, next_row: 0, run: 0, run_rows_used: 0 }
+    }
+
+    fn runs(&mut self, mut rows: u32) -> Vec<stamps::Run> {
+        let mut runs = Vec::new();
+        while rows > 0 {
+            let Some(run) = self.batch.runs.get(self.run) else { break };
+            let take = rows.min(run.rows - self.run_rows_used);
+            runs.push(stamps::Run { rows: take, ts_us: run.ts_us });
+            rows -= take;
+            self.run_rows_used += take;
+            if self.run_rows_used == run.rows {
+                self.run += 1;
+                self.run_rows_used = 0;
+            }
+        }
+        runs
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = Part<'a>;
+
+    fn next(&mut self) -> Option<Part<'a>> {
+        let ends = &self.batch.rows.ends;
+        let first = self.next_row;
+        if first >= ends.len() {
+            return None;
+        }
+        let start = if first == 0 { 0 } else { ends[first - 1] as usize };
+        let fitting = ends[first..].partition_point(|end| *end as usize - start <= self.max_bytes);
+        let rows = fitting.max(1);
+        self.next_row = first + rows;
+        let end = ends[self.next_row - 1] as usize;
+        Some(Part {
+            first_offset: self.batch.first.get() + first as i64,
+            rows: rows as u32,
+            body: &self.batch.rows.body[start..end],
+            runs: self.runs(rows as u32),
+        })
+    }
+}

@@ -1,0 +1,438 @@
+//! The writer thread: everything queued, one transaction, one sync, then delivery.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, unbounded};
+use streamcast_shards::Block;
+
+use super::checkpoint::{Checkpointer, FINISH_PAGES};
+use super::encode;
+use super::error::JournalError;
+use super::job::{Append, ClaimRef, CommitSink, GroupCommit, Job};
+use super::lock::RootLock;
+use super::pin::pin_to;
+use super::plan::{Batch, Plan, StreamState};
+use super::store::Store;
+use crate::stream::offsets::CommitProof;
+use crate::telemetry::Telemetry;
+
+/// Frames with a transaction of their own that one turn takes at most, so that others get their turn.
+const MAX_ALONE_FRAMES: usize = 16;
+
+/// Quiet time after which the write-ahead log is moved into the file although it is short.
+const IDLE: Duration = Duration::from_millis(200);
+
+enum Command {
+    Job(Job),
+    Stop,
+}
+
+/// Sends jobs to the writer; cheap to clone, never blocks. The number of jobs is bounded by the callers:
+/// at most `max_inbound` rows per stream and `max_in_flight` frames per connection are under way.
+#[derive(Clone)]
+pub struct JobSender(Sender<Command>);
+
+impl std::fmt::Debug for JobSender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobSender").field("queued", &self.0.len()).finish()
+    }
+}
+
+impl JobSender {
+    /// Queues `job`. The caller has counted its rows and bytes as queued; the writer takes them off again
+    /// with the outcome.
+    ///
+    /// # Errors
+    /// Gives the job back when the writer has stopped.
+    pub fn send(&self, job: Job) -> Result<(), Job> {
+        self.0.send(Command::Job(job)).map_err(|refused| match refused.0 {
+            Command::Job(job) => job,
+            Command::Stop => Job::Note(0, 0, 0),
+        })
+    }
+}
+
+/// The running writer. Dropping it stops it without waiting.
+pub struct Writer {
+    commands: Sender<Command>,
+    done: Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("queued", &self.commands.len()).finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    pub(super) fn start(
+        lock: RootLock,
+        store: Store,
+        streams: Vec<StreamState>,
+        sink: Box<dyn CommitSink>,
+        telemetry: Arc<Telemetry>,
+        core: Option<usize>,
+    ) -> Result<Self, JournalError> {
+        let (commands, queue) = unbounded();
+        let (finished, done) = bounded(1);
+        let checkpointer = Checkpointer::start(&store.path)?;
+        let index = streams.iter().enumerate().map(|(index, state)| (state.id, index)).collect();
+        let worker = Worker {
+            store,
+            checkpointer,
+            streams,
+            index,
+            sink,
+            telemetry,
+            queue,
+            tried_at_pages: 0,
+            finished: 0,
+            pages_before: 0,
+        };
+        let name = "sc-writer".to_owned();
+        let thread = std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || {
+                pin_to(core.as_slice());
+                worker.run();
+                // The root is given up only after the database is closed.
+                drop(lock);
+                let _ = finished.send(());
+            })
+            .map_err(|source| JournalError::Thread { name, source })?;
+        Ok(Self { commands, done, thread })
+    }
+
+    /// A sender for jobs.
+    #[must_use]
+    pub fn sender(&self) -> JobSender {
+        JobSender(self.commands.clone())
+    }
+
+    /// Whether the writer still runs; it ends by itself only by a panic.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
+    /// Commits and delivers all that is queued, moves the write-ahead log into the file, closes it and gives
+    /// the data root up. Jobs sent afterwards are given back or dropped.
+    ///
+    /// # Errors
+    /// When that takes longer than `deadline` or the writer panicked.
+    pub fn stop(self, deadline: Duration) -> Result<(), JournalError> {
+        // A failed send means the thread is gone; joining tells why.
+        let _ = self.commands.send(Command::Stop);
+        match self.done.recv_timeout(deadline) {
+            Err(RecvTimeoutError::Timeout) => Err(JournalError::StopTimeout { seconds: deadline.as_secs_f64() }),
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => {
+                self.thread.join().map_err(|_| JournalError::WriterPanicked)
+            }
+        }
+    }
+}
+
+/// Frames that one turn commits, and what ended the taking.
+#[derive(Default)]
+struct Group {
+    jobs: Vec<Job>,
+    rows: usize,
+    bytes: usize,
+    alone: usize,
+    note: Option<(u64, u64, u64)>,
+    stop: bool,
+}
+
+/// What a frame counts for while it is queued.
+struct Weight {
+    stream: usize,
+    rows: usize,
+    bytes: usize,
+}
+
+struct Worker {
+    store: Store,
+    checkpointer: Checkpointer,
+    streams: Vec<StreamState>,
+    index: HashMap<u32, usize>,
+    sink: Box<dyn CommitSink>,
+    telemetry: Arc<Telemetry>,
+    queue: Receiver<Command>,
+    /// Pages in the write-ahead log when this thread last tried to move the rest of it.
+    tried_at_pages: u64,
+    /// How often it did.
+    finished: u64,
+    /// Pages in the write-ahead log after the transaction before.
+    pages_before: u64,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut stopping = false;
+        loop {
+            let first = if stopping { self.queue.try_recv().ok() } else { self.wait() };
+            let Some(first) = first else { break };
+            let group = self.collect(first);
+            stopping |= group.stop;
+            self.process(group);
+        }
+        match self.store.checkpoint() {
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "the write-ahead log stays for the next start"),
+        }
+    }
+
+    /// The next command; uses the first quiet moment to have the log moved.
+    fn wait(&self) -> Option<Command> {
+        match self.queue.recv_timeout(IDLE) {
+            Ok(command) => return Some(command),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if self.store.wal_pages() > self.checkpointer.moved_pages() {
+            self.checkpointer.request();
+        }
+        self.queue.recv().ok()
+    }
+
+    /// Takes everything that is queued, up to the bounds of one transaction.
+    fn collect(&self, first: Command) -> Group {
+        let mut group = Group::default();
+        self.take(&mut group, first);
+        let settings = &self.store.settings;
+        while !group.stop
+            && group.note.is_none()
+            && group.rows < settings.max_group_rows as usize
+            && group.bytes < settings.max_group_bytes
+            && group.alone < MAX_ALONE_FRAMES
+        {
+            match self.queue.try_recv() {
+                Ok(command) => self.take(&mut group, command),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        group
+    }
+
+    fn take(&self, group: &mut Group, command: Command) {
+        match command {
+            Command::Stop => group.stop = true,
+            Command::Job(Job::Note(a, b, c)) => group.note = Some((a, b, c)),
+            Command::Job(job) => {
+                if let Job::Append(append) = &job {
+                    group.rows += append.rows.ends.len();
+                    group.bytes += append.rows.body.len();
+                    let state = self.index.get(&append.stream).map(|index| &self.streams[*index]);
+                    group.alone += usize::from(state.is_some_and(|state| !state.group_commit));
+                }
+                group.jobs.push(job);
+            }
+        }
+    }
+
+    fn process(&mut self, group: Group) {
+        let mut shared = Plan::default();
+        let mut weights = Vec::with_capacity(group.jobs.len());
+        let mut alone = Vec::new();
+        let mut claims = Vec::new();
+        for job in group.jobs {
+            match job {
+                Job::Append(append) => {
+                    let Some(index) = self.index.get(&append.stream).copied() else {
+                        tracing::error!(stream = append.stream, "rows for a stream that the journal does not record");
+                        shared.refuse(append.token, append.stream, "the stream is not recorded".to_owned());
+                        continue;
+                    };
+                    let weight = Weight { stream: index, rows: append.rows.ends.len(), bytes: append.rows.body.len() };
+                    // Whether the claim holds is a matter of the frame's place in the queue.
+                    let admitted = self.streams[index].admits(&append);
+                    if self.streams[index].group_commit {
+                        weights.push(weight);
+                        self.plan(&mut shared, index, append, admitted);
+                    } else {
+                        alone.push((append, weight, admitted));
+                    }
+                }
+                Job::Claim { stream, publisher, token } => {
+                    let Some(index) = self.index.get(&stream).copied() else {
+                        self.sink.claim_failed(stream, token, "the stream is not recorded".to_owned());
+                        continue;
+                    };
+                    let older = self.streams[index].claims.insert(Arc::clone(&publisher), token);
+                    claims.push((index, publisher, token, older.filter(|older| *older != token)));
+                }
+                Job::Release { stream, publisher, token } => {
+                    let Some(index) = self.index.get(&stream).copied() else { continue };
+                    let held = &mut self.streams[index].claims;
+                    if held.get(&publisher) == Some(&token) {
+                        held.remove(&publisher);
+                    }
+                }
+                Job::Note(..) => debug_assert!(false, "a note ends the taking"),
+            }
+        }
+        self.carry_out(shared, &weights);
+        for (append, weight, admitted) in alone {
+            let mut plan = Plan::default();
+            self.plan(&mut plan, weight.stream, append, admitted);
+            self.carry_out(plan, &[weight]);
+        }
+        for (index, publisher, token, older) in claims {
+            self.answer_claim(index, publisher, token, older);
+        }
+        if let Some((a, b, c)) = group.note {
+            self.sink.note(a, b, c);
+        }
+    }
+
+    fn plan(&mut self, plan: &mut Plan, index: usize, append: Append, admitted: bool) {
+        let state = &mut self.streams[index];
+        if admitted {
+            let (store, stream) = (&self.store, state.id);
+            plan.add(index, state, append, |publisher| store.read_mark(stream, publisher));
+        } else {
+            plan.lose(append.token, append.stream);
+        }
+    }
+
+    /// Commits one transaction and delivers what came of it: counters, blocks, answers, in this order.
+    fn carry_out(&mut self, plan: Plan, weights: &[Weight]) {
+        if plan.is_empty() {
+            // Only duplicates and gaps, judged by what is on disk: nothing to write.
+            self.take_off(weights);
+            self.answer(plan, None);
+            return;
+        }
+        let started = Instant::now();
+        let committed = self.store.commit(&plan, &self.streams);
+        let elapsed_us = started.elapsed().as_micros() as u64;
+        self.take_off(weights);
+        let counters = &self.telemetry.writer;
+        match committed {
+            Ok(proof) => {
+                counters.commits_total.fetch_add(1, Relaxed);
+                counters.frames_total.fetch_add(weights.len() as u64, Relaxed);
+                counters.commit_us.record(elapsed_us);
+                self.deliver(plan, &proof);
+            }
+            Err(detail) => {
+                counters.failed_commits_total.fetch_add(1, Relaxed);
+                self.answer(plan, Some(&detail));
+            }
+        }
+        self.tend_log();
+    }
+
+    /// Frames leave the count of what is queued once their outcome is known.
+    fn take_off(&self, weights: &[Weight]) {
+        for weight in weights {
+            self.telemetry.writer.queued_bytes.fetch_sub(weight.bytes as i64, Relaxed);
+            if let Some(counters) = &self.streams[weight.stream].counters {
+                counters.queued_rows.fetch_sub(weight.rows as i64, Relaxed);
+            }
+        }
+    }
+
+    /// Answers frames of a transaction that failed with `failure`, or that had nothing to write.
+    fn answer(&mut self, plan: Plan, failure: Option<&str>) {
+        let outcomes = match failure {
+            Some(detail) => plan.abandon(&mut self.streams, detail),
+            None => plan.without_writing(),
+        };
+        if !outcomes.is_empty() {
+            self.sink.deliver(GroupCommit { blocks: Vec::new(), outcomes });
+        }
+    }
+
+    /// Advances the ends, encodes the rows and hands them over.
+    fn deliver(&mut self, plan: Plan, proof: &CommitProof) {
+        let (batches, outcomes) = plan.settle(&mut self.streams, proof);
+        let rows: u64 = batches.iter().map(|batch| u64::from(batch.count())).sum();
+        self.telemetry.writer.rows_total.fetch_add(rows, Relaxed);
+        self.telemetry.writer.group_rows.record(rows);
+        let blocks = batches.into_iter().map(|batch| self.encode(&batch, proof)).collect();
+        self.sink.deliver(GroupCommit { blocks, outcomes });
+    }
+
+    fn encode(&self, batch: &Batch, proof: &CommitProof) -> (u32, Arc<Block>, u32, i64) {
+        let state = &self.streams[batch.stream];
+        let block = encode::block(batch.first.settle(proof), &batch.rows, &batch.runs);
+        let (count, last_ts_us) = (batch.count(), batch.last_ts_us());
+        if let Some(counters) = &state.counters {
+            counters.end_offset.store(state.end.durable(), Relaxed);
+            counters.rows_total.fetch_add(u64::from(count), Relaxed);
+            counters.frame_bytes_total.fetch_add(block.frames.len() as u64, Relaxed);
+            counters.last_send_us.store(last_ts_us, Relaxed);
+            counters.last_send_after_us.store(counters.started.1.elapsed().as_micros() as i64, Relaxed);
+        }
+        (state.id, Arc::new(block), count, last_ts_us)
+    }
+
+    fn answer_claim(&mut self, index: usize, publisher: ClaimRef, token: u64, older: Option<u64>) {
+        let state = &mut self.streams[index];
+        if let Some(older) = older {
+            self.sink.superseded(state.id, older);
+        }
+        let mark = match state.marks.settled(&publisher) {
+            Some(mark) => mark,
+            None => match self.store.read_mark(state.id, &publisher) {
+                Ok(mark) => {
+                    state.marks.admit(publisher, mark);
+                    mark
+                }
+                Err(error) => {
+                    tracing::error!(%error, stream = state.name, "a publisher's mark cannot be read");
+                    self.sink.claim_failed(state.id, token, error.to_string());
+                    return;
+                }
+            },
+        };
+        self.sink.claimed(state.id, token, mark.last_seq, mark.last_offset);
+    }
+
+    /// Keeps the write-ahead log short.
+    fn tend_log(&mut self) {
+        let pages = self.store.wal_pages();
+        let counters = &self.telemetry.writer;
+        counters.wal_bytes.store(self.store.wal_bytes(), Relaxed);
+        counters.checkpoints_total.store(self.checkpointer.checkpoints() + self.finished, Relaxed);
+        if pages < self.pages_before {
+            // SQLite has started the log over.
+            self.checkpointer.set_moved_pages(0);
+            self.tried_at_pages = 0;
+        }
+        self.pages_before = pages;
+        let settings = &self.store.settings;
+        if self.store.wal_bytes() < settings.wal_checkpoint_bytes {
+            return;
+        }
+        let overdue = self.store.wal_bytes() >= settings.wal_limit_bytes;
+        if self.checkpointer.is_running() {
+            if !overdue {
+                return;
+            }
+            self.checkpointer.wait();
+        }
+        let left = pages.saturating_sub(self.checkpointer.moved_pages());
+        if left > FINISH_PAGES && !overdue {
+            self.checkpointer.request();
+            return;
+        }
+        if left > 0 && pages < self.tried_at_pages + FINISH_PAGES {
+            return;
+        }
+        self.tried_at_pages = pages;
+        match self.store.checkpoint() {
+            Ok((_, moved)) => {
+                self.finished += 1;
+                self.checkpointer.set_moved_pages(moved);
+            }
+            Err(error) => tracing::warn!(%error, "the write-ahead log cannot be moved into the journal"),
+        }
+    }
+}
