@@ -16,6 +16,9 @@ use super::table::{At, Table, describe, nearest, short, whole};
 /// Largest configuration or schema file that is read, in bytes.
 pub(super) const MAX_FILE_BYTES: u64 = 4 << 20;
 
+/// Highest core number that can be named: the kernel's own limit on x86-64.
+const MAX_CORE: usize = 8_191;
+
 /// Reads `path`. Relative paths in the file (`root`, `schema_file`) count from the directory the file is in.
 ///
 /// # Errors
@@ -86,7 +89,7 @@ fn server(top: &mut Table<'_>, directory: &Path) -> Result<Config, ConfigError> 
     }
     config.cores = CoreRequest {
         cores: cores(top, "cores")?,
-        writer_core: cores(top, "writer_core")?,
+        writer_core: top.whole("writer_core", 0..=MAX_CORE, "")?,
         background_cores: cores(top, "background_cores")?,
     };
     set(&mut config.transport_max_bytes, top.whole("transport_max_bytes", 1_024..=1 << 30, "bytes")?);

@@ -61,13 +61,13 @@ impl Default for Config {
     }
 }
 
-/// The cores asked for, as text: lists and ranges such as `0-3,6`, or `all`. `None` leaves the choice to the machine.
+/// The cores asked for. Texts are lists and ranges such as `0-3,6`, or `all`. `None` leaves the choice to the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CoreRequest {
     /// Cores of the engine; the last one is the writer's unless `writer_core` says otherwise.
     pub cores: Option<String>,
     /// Core of the writer.
-    pub writer_core: Option<String>,
+    pub writer_core: Option<usize>,
     /// Cores of HTTP, replay readers and other background work.
     pub background_cores: Option<String>,
 }

@@ -56,7 +56,7 @@ impl<'s> Table<'s> {
         Ok(found.map(|at| at.value))
     }
 
-    /// A whole number of `unit` in `range`.
+    /// A whole number of `unit` (which may be empty) in `range`.
     pub fn whole<N>(
         &mut self,
         key: &'static str,
@@ -79,7 +79,8 @@ impl<'s> Table<'s> {
     where
         N: TryFrom<u64> + Copy + Display + PartialOrd,
     {
-        let wanted = format!("a whole number of {unit} from {} to {}", range.start(), range.end());
+        let of = if unit.is_empty() { "" } else { " of " };
+        let wanted = format!("a whole number{of}{unit} from {} to {}", range.start(), range.end());
         self.scalar(key, &wanted, |value| whole(value)?.try_into().ok().filter(|value| range.contains(value)))
     }
 

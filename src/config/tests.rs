@@ -84,11 +84,7 @@ fn every_key_arrives() {
     let expected = Config {
         listen: ([127, 0, 0, 1], 0).into(),
         root: PathBuf::from("/etc/s/rows"),
-        cores: CoreRequest {
-            cores: Some("0-3, 6".into()),
-            writer_core: Some("7".into()),
-            background_cores: Some("all".into()),
-        },
+        cores: CoreRequest { cores: Some("0-3, 6".into()), writer_core: Some(7), background_cores: Some("all".into()) },
         transport_max_bytes: 1 << 20,
         keepalive: Keepalive { ping: Duration::from_millis(500), timeout: Duration::from_secs(3) },
         stats: Stats::At("/s/t".into()),
@@ -171,6 +167,7 @@ fn errors_name_the_place_and_the_way_out() {
         ("cores = \"one\"".into(), "1:9: `cores` must be a list of cores such as \"0-3,6\""),
         ("cores = -1".into(), "1:9: `cores` must be"),
         ("listen = \"::1\"\nlisten = \"::1\"".into(), "2:1: not valid TOML: duplicate key"),
+        ("writer_core = \"7\"".into(), "1:15: `writer_core` must be a whole number from 0 to 8191, not the string"),
         ("group_rows = 0".into(), "1:14: `group_rows` must be a whole number of rows from 1 to 1000000, not 0"),
         ("group_rows = \"many\"".into(), "1:14: `group_rows` must be a whole number of rows"),
         ("transport_max_bytes = 99999999999999999999999".into(), "1:23: `transport_max_bytes` must be"),

@@ -1,0 +1,27 @@
+//! A client of the wire: subscribe, follow across reconnects, publish with a window. It knows nothing of the server.
+
+mod address;
+mod backoff;
+mod close;
+mod connection;
+mod cursor;
+mod error;
+mod follow;
+mod greeting;
+mod publisher;
+mod row;
+mod subscription;
+mod window;
+
+pub use address::Address;
+pub use backoff::Backoff;
+pub use close::{CloseKind, Closed, NotReplayable};
+pub use connection::Options;
+pub use cursor::{Cursor, CursorError, Position};
+pub use error::ClientError;
+pub use follow::{Event, Follow, Follower};
+pub use greeting::{Greeting, Mark};
+pub use publisher::{Publisher, Reply};
+pub use row::Row;
+pub use subscription::Subscription;
+pub use window::{Line, Outcome, Refused, Window};
