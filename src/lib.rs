@@ -4,6 +4,7 @@ pub mod client;
 pub mod config;
 pub mod http;
 pub mod journal;
+pub mod lake;
 pub mod logging;
 pub mod schema;
 pub mod stream;

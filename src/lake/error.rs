@@ -1,0 +1,49 @@
+//! Why a stream's metadata documents cannot be written.
+
+use std::path::PathBuf;
+
+/// Why a stream's metadata documents cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum LakeError {
+    /// The file system refused.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The path cannot be written in a document.
+    #[error("the data root {} cannot be named in metadata documents, because its path {why}; choose another", .root.display())]
+    Root {
+        /// The data root.
+        root: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A document is there and does not make sense.
+    #[error("the metadata document {} is damaged: {what}; restore it from a backup", .path.display())]
+    Damaged {
+        /// The document.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A document is there and belongs to another stream, or to an earlier one of the same name.
+    #[error(
+        "the metadata document {} describes the stream with {what} {found}, but the journal records {recorded}; restore the journal that belongs to it, or move the directory away",
+        .path.display()
+    )]
+    Foreign {
+        /// The document.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// As the document has it.
+        found: String,
+        /// As the journal has it.
+        recorded: String,
+    },
+}

@@ -1,0 +1,12 @@
+//! What a durable stream shows of itself on disk for other programs: its metadata documents.
+//!
+//! Readers such as the Python client's snapshots start from these documents and find the published tables
+//! through them. A stream has its documents from its creation on, before anything is published.
+
+pub mod documents;
+mod error;
+mod files;
+mod uri;
+
+pub use error::LakeError;
+pub use uri::uris;
