@@ -13,6 +13,7 @@ use super::model::{Limits, Slow, StreamConfig};
 use super::schema::{object_from_toml, parse_json, parse_json_file, without_position};
 use super::table::{At, Table, describe, short, whole};
 use crate::schema::Schema;
+use crate::stream::name::check_durable_name;
 
 /// Longest stream name, in bytes.
 const MAX_NAME_BYTES: usize = 255;
@@ -52,6 +53,9 @@ pub(super) fn read(
         Some(entry) => flag(&table, "durable", entry)?,
         None => written.is_some(),
     };
+    if stream.durable {
+        check_durable_name(&stream.name).map_err(|error| table.source.error(name.span.clone(), error.to_string()))?;
+    }
     if let Some(written) = &written {
         check_schema(&table, written, stream.durable)?;
     }
@@ -86,20 +90,16 @@ pub(super) fn read(
     Ok(At { value: stream, span: name.span })
 }
 
-/// Refuses a name no request can reach, or that cannot name the stream's directory.
+/// Refuses a name no request can reach.
 fn check_name(name: &str) -> Result<(), String> {
-    let problem = if name.len() > MAX_NAME_BYTES {
-        format!("is longer than {MAX_NAME_BYTES} bytes")
-    } else if name.contains('\0') {
-        "holds a NUL character".to_owned()
-    } else if name.starts_with('/') || name.ends_with('/') || name.contains("//") {
-        "has a slash at an end or two in a row, which no request can reach".to_owned()
-    } else if name.split('/').any(|part| part == "." || part == "..") {
-        "has a part `.` or `..`, which leads out of the data root".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(format!("the stream name `{}` {problem}; choose another", short(name)))
+    if name.len() > MAX_NAME_BYTES {
+        return Err(format!("the stream name `{}` is longer than {MAX_NAME_BYTES} bytes; choose another", short(name)));
+    }
+    if name.starts_with('/') {
+        let bare = short(name.trim_start_matches('/'));
+        return Err(format!("requests lose the slashes in front of a name; call the stream `{bare}`"));
+    }
+    Ok(())
 }
 
 fn schema(table: &mut Table<'_>, directory: &Path) -> Result<Option<Written>, ConfigError> {
