@@ -1,0 +1,63 @@
+// WebSockets of the broker: one stream each, reopened with growing pauses.
+
+const RETRY_FIRST_MS = 500, RETRY_LAST_MS = 8000;
+/** Refusals that asking again does not change. */
+const FINAL = new Set([4400, 4404, 4410, 4412, 4416]);
+
+function streamPath(name) {
+  return "/" + encodeURIComponent(name).replace(/'/g, "%27");
+}
+
+function streamAddress(name) {
+  return (location.protocol === "https:" ? "wss://" : "ws://") + location.host + streamPath(name);
+}
+
+/** What a close frame says, in words and with its parts. */
+function closeReason(event) {
+  let reason = null;
+  try { reason = JSON.parse(event.reason); } catch { /* not every reason is JSON */ }
+  if (reason === null || typeof reason !== "object") return event.reason || (event.code === 1006 ? "connection lost" : "closed");
+  const { error, detail, ...rest } = reason;
+  const facts = Object.entries(rest).map(([key, value]) => `${key} ${Array.isArray(value) ? value.join(", ") : value}`);
+  return [String(error ?? "closed").replaceAll("_", " "), detail, facts.join(", ")].filter(Boolean).join(": ");
+}
+
+/**
+ * A subscription. `query` is asked before each attempt, so that a resumed one can begin where the last ended.
+ * Callbacks: greeting(object), frame(text), waiting(reason, code), refused(reason, code, event).
+ */
+class Subscription {
+  constructor(name, query, callbacks) {
+    Object.assign(this, { name, query, callbacks, pause: RETRY_FIRST_MS, ended: false, timer: 0 });
+    this.open();
+  }
+
+  open() {
+    let greeted = false;
+    const socket = new WebSocket(streamAddress(this.name) + this.query());
+    this.socket = socket;
+    socket.onmessage = ({ data }) => {
+      if (this.ended || typeof data !== "string") return;
+      if (greeted) { this.callbacks.frame(data); return; }
+      greeted = true;
+      this.pause = RETRY_FIRST_MS;
+      let greeting = {};
+      try { greeting = JSON.parse(data); } catch { /* shown as a stream that tells nothing of itself */ }
+      this.callbacks.greeting(greeting);
+    };
+    socket.onclose = (event) => {
+      if (this.ended) return;
+      const reason = closeReason(event);
+      if (FINAL.has(event.code)) { this.ended = true; this.callbacks.refused(reason, event.code, event); return; }
+      this.callbacks.waiting(reason, event.code);
+      this.timer = setTimeout(() => this.open(), this.pause * (0.75 + Math.random() / 2));
+      this.pause = Math.min(this.pause * 2, RETRY_LAST_MS);
+    };
+  }
+
+  close() {
+    this.ended = true;
+    clearTimeout(this.timer);
+    this.socket.close();
+  }
+}
