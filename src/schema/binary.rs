@@ -70,16 +70,23 @@ fn decode_base16(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// Whole quanta of four characters; padding only in the last one; bits beyond the last byte are ignored.
+/// Quanta of four characters, the last one padded. Bits beyond the last byte are ignored; one or two characters
+/// of padding behind a whole quantum are superfluous but legal.
 fn decode_base64(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    if !text.len().is_multiple_of(4) {
+    let (data, padding) = match text {
+        [head @ .., b'=', b'='] => (head, 2),
+        [head @ .., b'='] => (head, 1),
+        all => (all, 0),
+    };
+    let fits = match data.len() % 4 {
+        0 => padding == 0 || !data.is_empty(),
+        2 => padding == 2,
+        3 => padding == 1,
+        _ => false,
+    };
+    if !fits {
         return None;
     }
-    let data = match text {
-        [head @ .., b'=', b'='] => head,
-        [head @ .., b'='] => head,
-        all => all,
-    };
     for quantum in data.chunks(4) {
         let mut bits = 0u32;
         for &byte in quantum {
@@ -136,14 +143,22 @@ mod tests {
 
     #[test]
     fn base64() {
-        let table =
-            [("", ""), ("AQ==", "AQ=="), ("AQI=", "AQI="), ("AQID", "AQID"), ("+/+/", "+/+/"), ("AR==", "AQ==")];
+        let table = [
+            ("", ""),
+            ("AQ==", "AQ=="),
+            ("AQI=", "AQI="),
+            ("AQID", "AQID"),
+            ("+/+/", "+/+/"),
+            ("AR==", "AQ=="),
+            ("AQID=", "AQID"),
+            ("AQID==", "AQID"),
+        ];
         for (text, expected) in table {
             assert_eq!(canonical(Encoding::Base64, text).as_deref(), Some(expected), "{text:?}");
         }
         let refused = [
-            "A", "AQ", "AQ=", "A===", "====", "==", "=", "A-_D", "AQ\n==", "AQ ==", "\u{e9}", "AQ==AQ==", "AQ=A",
-            "AQI=AQID",
+            "A", "AQ", "AQ=", "A=", "A==", "A===", "===", "====", "A-_D", "AQ\n==", "AQ ==", "\u{e9}", "AQ==AQ==",
+            "AQ=A", "AQI=AQID", "AQID===", "AQ===", "AQI==", "=", "==",
         ];
         for text in refused {
             assert_eq!(canonical(Encoding::Base64, text), None, "{text:?}");

@@ -8,7 +8,7 @@ use super::value::Json;
 /// The deepest nesting of arrays and objects that is read.
 pub const MAX_DEPTH: usize = 512;
 
-/// The longest integer that is read, in digits; doubles may be written with any number of digits.
+/// The longest integer that is read, in characters; doubles may be written with any number of digits.
 pub const MAX_INTEGER_DIGITS: usize = 4300;
 
 /// From this many keys on an object finds its duplicates by hashing.
@@ -28,7 +28,7 @@ pub struct JsonError {
 ///
 /// # Errors
 /// [`JsonError`] for anything outside RFC 8259, and for what section 4.4 refuses on top of it: byte order marks,
-/// lone surrogates, doubles that overflow, integers over [`MAX_INTEGER_DIGITS`], nesting over [`MAX_DEPTH`].
+/// lone surrogates, doubles that overflow, longer integers than [`MAX_INTEGER_DIGITS`], nesting over [`MAX_DEPTH`].
 pub fn parse(text: &[u8]) -> Result<Json, JsonError> {
     let text = match std::str::from_utf8(text) {
         Ok(text) => text,
@@ -267,7 +267,7 @@ impl Parser<'_> {
                 }
             };
         }
-        if whole_digits > MAX_INTEGER_DIGITS {
+        if text.len() > MAX_INTEGER_DIGITS {
             self.at = start;
             return self.fail("the integer has too many digits");
         }

@@ -203,7 +203,8 @@ mod tests {
             prop_assume!(value.is_finite());
             let text = float(value);
             prop_assert_eq!(&text, &slow_float(value));
-            prop_assert_eq!(&text, ryu::Buffer::new().format_finite(value));
+            let mut ryu = ryu::Buffer::new();
+            prop_assert_eq!(&text, ryu.format_finite(value));
             prop_assert_eq!(text.parse::<f64>().unwrap().to_bits(), bits);
         }
 
