@@ -24,7 +24,7 @@ pub(super) const OFFSET_COLUMN: &str = "litelink_offset";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// The document is not JSON.
-    #[error("the schema is {0}")]
+    #[error("the schema is not json: {0}")]
     NotJson(String),
     /// The document as a whole.
     #[error("the schema {0}")]

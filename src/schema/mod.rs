@@ -14,6 +14,8 @@ pub mod json;
 mod keywords;
 mod node;
 mod predicate;
+#[cfg(test)]
+mod tests;
 
 pub use binary::Encoding;
 pub use columns::{Column, ColumnKind, Columns, Element, Schema};

@@ -228,3 +228,97 @@ fn push_member(out: &mut Vec<u8>, member: &Member<'_>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(reason: CloseReason, code: u16, text: &str) {
+        assert_eq!((reason.code(), reason.reason().as_str()), (code, text));
+    }
+
+    #[test]
+    fn the_table_of_section_9() {
+        check(CloseReason::BadRequest { detail: "x".to_owned() }, 4400, r#"{"error":"bad_request","detail":"x"}"#);
+        let serves = Some(vec![String::new(), "a\"b".to_owned(), "\u{e9}".to_owned()]);
+        check(
+            CloseReason::NoSuchStream { serves },
+            4404,
+            "{\"error\":\"no_such_stream\",\"serves\":[\"\",\"a\\\"b\",\"\u{e9}\"]}",
+        );
+        check(CloseReason::NoSuchStream { serves: None }, 4404, r#"{"error":"no_such_stream"}"#);
+        check(CloseReason::Superseded, 4409, r#"{"error":"superseded"}"#);
+        check(
+            CloseReason::StreamRetired { at_us: 1, end_offset: 2 },
+            4410,
+            r#"{"error":"stream_retired","at":1,"end_offset":2}"#,
+        );
+        check(CloseReason::ExactlyOnceUnavailable, 4412, r#"{"error":"exactly_once_unavailable","why":"stream"}"#);
+        check(CloseReason::NotDurable, 4416, r#"{"error":"not_replayable","why":"not_durable"}"#);
+        check(
+            CloseReason::Ahead { offset: OffsetParam::At(7), end_offset: 6 },
+            4416,
+            r#"{"error":"not_replayable","why":"ahead","offset":7,"end_offset":6}"#,
+        );
+        check(
+            CloseReason::TooOld { offset: 1, behind: 4, max_replay: 3 },
+            4416,
+            r#"{"error":"not_replayable","why":"too_old","offset":1,"behind":4,"max_replay":3}"#,
+        );
+        check(
+            CloseReason::Evicted { offset: 1, earliest: 11 },
+            4416,
+            r#"{"error":"not_replayable","why":"evicted","offset":1,"earliest":11}"#,
+        );
+        check(CloseReason::TooSlow { backlog: 4 }, 4429, r#"{"error":"too_slow","backlog":4}"#);
+        check(CloseReason::WritesFenced, 1001, "stream unavailable");
+        check(CloseReason::StreamStopping, 1001, "stream stopping");
+        check(CloseReason::ServerShuttingDown, 1001, "server shutting down");
+        check(CloseReason::ConnectionEnding, 1001, "connection ending");
+        check(CloseReason::ProtocolError, 1002, "protocol error");
+        check(CloseReason::InvalidUtf8, 1007, "");
+        check(CloseReason::Forbidden, 1008, "forbidden");
+        check(
+            CloseReason::TooBig { size: 208, limit: 200, stream: "r".to_owned() },
+            1009,
+            r#"{"error":"too_big","size":208,"limit":200,"stream":"r"}"#,
+        );
+        check(CloseReason::FrameTooLarge, 1009, "frame too large");
+        check(CloseReason::Unexpected, 1011, "stream unavailable");
+        check(CloseReason::KeepaliveTimeout, 1011, "keepalive ping timeout");
+    }
+
+    #[test]
+    fn the_last_member_goes_first() {
+        let digits = OffsetParam::BeyondI64("9".repeat(60));
+        check(
+            CloseReason::Ahead { offset: digits, end_offset: 6 },
+            4416,
+            &format!(r#"{{"error":"not_replayable","why":"ahead","offset":{}}}"#, "9".repeat(60)),
+        );
+        let serves = Some((0..100).map(|index| format!("stream_{index}")).collect());
+        check(CloseReason::NoSuchStream { serves }, 4404, r#"{"error":"no_such_stream"}"#);
+        let stream = "s".repeat(100);
+        check(CloseReason::TooBig { size: 2, limit: 1, stream }, 1009, r#"{"error":"too_big","size":2,"limit":1}"#);
+    }
+
+    #[test]
+    fn a_reason_of_the_longest_length_is_kept_whole() {
+        let empty = CloseReason::NoSuchStream { serves: Some(vec![String::new()]) }.reason().len();
+        for (length, kept) in [(MAX_REASON_BYTES - empty, true), (MAX_REASON_BYTES - empty + 1, false)] {
+            let reason = CloseReason::NoSuchStream { serves: Some(vec!["n".repeat(length)]) }.reason();
+            assert_eq!(reason.contains("serves"), kept);
+            assert!(reason.len() <= MAX_REASON_BYTES);
+        }
+    }
+
+    #[test]
+    fn details_are_cut_to_characters_and_dropped_when_still_too_long() {
+        let reason = |detail: String| CloseReason::BadRequest { detail }.reason();
+        let cut = reason("x".repeat(500));
+        assert_eq!(cut, format!("{{\"error\":\"bad_request\",\"detail\":\"{}\"}}", "x".repeat(MAX_DETAIL_CHARS)));
+        assert_eq!(reason("\u{e9}".repeat(80)), r#"{"error":"bad_request"}"#);
+        assert_eq!(reason("\"".repeat(80)), r#"{"error":"bad_request"}"#);
+        assert!(reason("\u{e9}".repeat(40)).contains(&"\u{e9}".repeat(40)));
+    }
+}

@@ -56,7 +56,7 @@ pub fn build_block<'a>(
     block
 }
 
-/// The row inside a frame that [`push_row_frame`] built; empty for any other bytes.
+/// The row inside a frame that [`push_row_frame`] built.
 #[must_use]
 pub fn row_of_frame(frame: &[u8]) -> &[u8] {
     let payload = frame::payload(frame);
@@ -64,5 +64,47 @@ pub fn row_of_frame(frame: &[u8]) -> &[u8] {
     match (commas.next(), commas.next()) {
         (Some(_), Some(second)) => payload.get(second + 1..payload.len() - 1).unwrap_or_default(),
         _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(offset: Option<i64>, ts_us: i64, row: &str) -> String {
+        let mut out = Vec::new();
+        push_row_frame(&mut out, offset, ts_us, row.as_bytes());
+        assert_eq!(out[0], 0x81, "one unfragmented text frame");
+        assert_eq!(out[1] & 0x80, 0, "unmasked");
+        assert_eq!(row_of_frame(&out), row.as_bytes());
+        String::from_utf8(frame::payload(&out).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn frames() {
+        assert_eq!(payload(Some(1), 1_700_000_000_000_000, "{}"), "[1,1700000000000000,{}]");
+        assert_eq!(payload(None, -1, "{\"a\":[1,2]}"), "[null,-1,{\"a\":[1,2]}]");
+        assert_eq!(payload(Some(i64::MAX), i64::MIN, "{}"), "[9223372036854775807,-9223372036854775808,{}]");
+    }
+
+    #[test]
+    fn headers_of_every_length() {
+        for length in [100, 120, 121, 122, 123, 65_529, 65_530, 65_531, 70_000] {
+            let row = format!("{{\"a\":\"{}\"}}", "x".repeat(length - 8));
+            let text = payload(Some(1), 2, &row);
+            assert_eq!(text, format!("[1,2,{row}]"));
+        }
+    }
+
+    #[test]
+    fn blocks_number_their_rows_and_share_stamps() {
+        let rows: [&[u8]; 3] = [b"{}", b"{\"a\":1}", b"{}"];
+        let block = build_block(Some(5), &[(2, 70), (1, 80)], rows.into_iter(), 20);
+        let payloads: Vec<&[u8]> = (0..block.count()).map(|index| frame::payload(block.frame(index))).collect();
+        assert_eq!(payloads, [&b"[5,70,{}]"[..], b"[6,70,{\"a\":1}]", b"[7,80,{}]"]);
+        assert_eq!(block.end_offset, Some(8));
+        let block = build_block(None, &[(1, 70)], rows[..1].iter().copied(), 0);
+        assert_eq!(frame::payload(block.frame(0)), b"[null,70,{}]");
+        assert_eq!(block.end_offset, None);
     }
 }

@@ -194,3 +194,6 @@ fn offset(text: &str) -> Result<OffsetParam, String> {
     }
     Ok(digits.parse().map_or_else(|_| OffsetParam::BeyondI64(digits.to_owned()), OffsetParam::At))
 }
+
+#[cfg(test)]
+mod tests;

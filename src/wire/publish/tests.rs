@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 const APPENDIX_A: &str = r#"{"type":"object","properties":{"id":{"type":"integer"},"price":{"type":"number"},
@@ -139,4 +141,85 @@ fn a_frame_cannot_grow_without_bound() {
     let frame = |rows: usize| format!("[{}]", vec!["{}"; rows].join(","));
     assert!(outcome(Some(&schema), Numbering::Plain, frame(100)).is_ok());
     assert_eq!(outcome(Some(&schema), Numbering::Plain, frame(10_000)), Err("rejected"));
+}
+
+/// Frames, mostly JSON, with a few bytes changed now and then.
+fn damaged_frame() -> impl Strategy<Value = Vec<u8>> {
+    let leaf = prop_oneof![
+        "[-]?(0|[1-9][0-9]{0,25})([.][0-9]{1,25})?([eE][-+]?[0-9]{1,3})?",
+        "\"([a-z\u{e9}\u{1f600}]|\\\\[\"\\\\/bfnrt]|\\\\u[0-9a-fA-F]{4}|\\\\ud83d\\\\ude00){0,8}\"",
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+    ];
+    let value = leaf.prop_recursive(4, 24, 4, |inner| {
+        let key = proptest::sample::select(vec!["a", "b", "\\u0061", "", "id", "price", "name"]);
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(|items| format!("[ {}]", items.join(" ,"))),
+            proptest::collection::vec((key, inner), 0..4).prop_map(|entries| {
+                let members: Vec<String> = entries.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+                format!("{{{}}}", members.join(","))
+            }),
+        ]
+    });
+    let damage = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 0..2);
+    (value, damage).prop_map(|(text, damage)| {
+        let mut bytes = text.into_bytes();
+        for (place, byte, how) in damage {
+            let place = place.index(bytes.len() + 1);
+            match how {
+                0 => bytes.insert(place, byte),
+                1 => bytes.truncate(place),
+                _ => {
+                    if let Some(old) = bytes.get_mut(place) {
+                        *old = byte;
+                    }
+                }
+            }
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_fast_path_agrees_with_the_exact_one(frame in damaged_frame()) {
+        let schema = appendix_a();
+        for numbering in [Numbering::Plain, Numbering::ExactlyOnce] {
+            let _ = outcome(None, numbering, &frame);
+            let _ = outcome(Some(&schema), numbering, &frame);
+        }
+    }
+
+    #[test]
+    fn doubles_are_read_exactly(text in "-?(0|[1-9][0-9]{0,30})([.][0-9]{1,30})?([eE][-+]?[0-9]{1,3})?") {
+        let frame = format!("{{\"a\":[{text}]}}");
+        if let Ok(rows) = outcome(None, Numbering::Plain, &frame)
+            && text.contains(['.', 'e', 'E'])
+        {
+            let expected = ryu::Buffer::new().format_finite(text.parse::<f64>().unwrap()).to_owned();
+            prop_assert_eq!(&rows[0], &format!("{{\"a\":[{expected}]}}"));
+        }
+    }
+}
+
+#[test]
+fn buffers_are_given_back_after_a_large_frame() {
+    let mut parser = FrameParser::new();
+    let frame = format!("{{\"a\":\"{}\"}}", "x".repeat(4 * KEPT_FRAME_BYTES));
+    for _ in 0..2 {
+        let rows = parser.parse(None, Numbering::Plain, frame.as_bytes()).unwrap().rows;
+        assert_eq!(rows.row(0), frame.as_bytes());
+        assert!(parser.input.capacity() < 2 * USUAL_FRAME_BYTES);
+    }
+}
+
+#[test]
+fn a_parser_forgets_the_frame_before() {
+    let mut parser = FrameParser::new();
+    for frame in ["{\"a\":\"\\u0041long enough to leave something behind\"}", "{", "{\"b\":1}", "", "{}"] {
+        let fresh = FrameParser::new().parse(None, Numbering::Plain, frame.as_bytes());
+        assert_eq!(parser.parse(None, Numbering::Plain, frame.as_bytes()), fresh);
+    }
 }

@@ -1,0 +1,6 @@
+//! Tests of the room as a whole: schemas, rows and filters as the wire shows them.
+
+mod compile;
+mod filters;
+mod generate;
+mod rows;
