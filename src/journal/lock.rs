@@ -13,8 +13,7 @@ pub const LOCK_FILE: &str = "journal.lock";
 #[derive(Debug)]
 pub struct RootLock {
     root: PathBuf,
-    // The lock lives as long as the descriptor.
-    _file: File,
+    file: File,
 }
 
 impl RootLock {
@@ -47,13 +46,22 @@ impl RootLock {
             .and_then(|()| file.seek(SeekFrom::Start(0)))
             .and_then(|_| file.write_all(pid.as_bytes()))
             .map_err(fail("write the lock file", &path))?;
-        Ok(Self { root, _file: file })
+        Ok(Self { root, file })
     }
 
     /// The data root as an absolute path without links.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
+    }
+}
+
+impl Drop for RootLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child process that is just being started holds the same open file.
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(%error, root = %self.root.display(), "the data root is not given up before the process ends");
+        }
     }
 }
 

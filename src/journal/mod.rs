@@ -14,7 +14,7 @@ mod error;
 mod job;
 mod lock;
 mod page;
-mod pin;
+
 mod plan;
 pub mod reader;
 mod registry;
@@ -22,6 +22,7 @@ mod settings;
 mod sql;
 mod stamps;
 mod store;
+mod thread;
 mod writer;
 
 pub use error::JournalError;

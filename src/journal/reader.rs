@@ -13,7 +13,7 @@ use rusqlite::Connection;
 
 use super::error::JournalError;
 use super::page::{self, PageError};
-use super::{pin, sql};
+use super::{sql, thread};
 use crate::stream::replay::{Resolution, ResolveRequest};
 use crate::telemetry::Telemetry;
 
@@ -130,14 +130,14 @@ impl Readers {
             };
             let cores = cores.to_vec();
             let name = format!("sc-reader-{index}");
-            let thread = std::thread::Builder::new()
+            let started = std::thread::Builder::new()
                 .name(name.clone())
                 .spawn(move || {
-                    pin::pin_to(&cores);
+                    thread::pin_to(&cores);
                     reader.run();
                 })
                 .map_err(|source| JournalError::Thread { name, source })?;
-            readers.threads.push(thread);
+            readers.threads.push(started);
         }
         Ok(readers)
     }

@@ -9,7 +9,9 @@ pub struct JournalSettings {
     pub cache_bytes: u64,
     /// Length that the write-ahead log gets at start, so that commits overwrite it from the beginning.
     pub wal_reserve_bytes: u64,
-    /// Length of the write-ahead log from which it is moved into the file in the background.
+    /// Growth of the write-ahead log after which it is moved into the file in the background.
+    pub wal_step_bytes: u64,
+    /// Length of the write-ahead log at which all of it is moved, so that it starts over.
     pub wal_checkpoint_bytes: u64,
     /// Length of the write-ahead log at which commits wait until it is moved.
     pub wal_limit_bytes: u64,
@@ -26,9 +28,10 @@ pub struct JournalSettings {
 impl Default for JournalSettings {
     fn default() -> Self {
         Self {
-            page_size_bytes: 4096,
+            page_size_bytes: 8192,
             cache_bytes: 16 << 20,
             wal_reserve_bytes: 32 << 20,
+            wal_step_bytes: 1 << 20,
             wal_checkpoint_bytes: 16 << 20,
             wal_limit_bytes: 256 << 20,
             max_group_rows: 10_000,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::error::JournalError;
@@ -99,6 +100,8 @@ pub(super) fn open_checkpointer(path: &Path) -> rusqlite::Result<Connection> {
     connection.busy_timeout(Duration::ZERO)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // The writer alone decides what becomes of the log at the end.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 
@@ -59,14 +60,9 @@ impl Store {
         Ok(store)
     }
 
-    /// Bytes of the write-ahead log that hold pages.
-    pub(super) fn wal_bytes(&self) -> u64 {
-        self.wal_pages.load(Relaxed) * self.wal_page_bytes
-    }
-
-    /// Pages in the write-ahead log.
-    pub(super) fn wal_pages(&self) -> u64 {
-        self.wal_pages.load(Relaxed)
+    /// Pages in the write-ahead log, and the bytes that one takes there.
+    pub(super) fn wal_pages(&self) -> (u64, u64) {
+        (self.wal_pages.load(Relaxed), self.wal_page_bytes)
     }
 
     /// Reads the mark of `publisher`; the default if it has none.
@@ -185,6 +181,13 @@ impl Store {
     /// log and how many of them are moved.
     pub(super) fn checkpoint(&self) -> rusqlite::Result<(u64, u64)> {
         checkpoint::passive(&self.connection)
+    }
+
+    /// Leaves the write-ahead log for the next start when the connection is closed.
+    pub(super) fn keep_log(&self) {
+        if let Err(error) = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+            tracing::error!(%error, "the write-ahead log cannot be kept");
+        }
     }
 
     fn watch(&mut self) -> rusqlite::Result<()> {

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, unbounded};
 use streamcast_shards::Block;
 
-use super::checkpoint::{Checkpointer, FINISH_PAGES};
+use super::checkpoint::{Checkpointer, Duty};
 use super::encode;
 use super::error::JournalError;
 use super::job::{Append, ClaimRef, CommitSink, GroupCommit, Job};
 use super::lock::RootLock;
-use super::pin::pin_to;
 use super::plan::{Batch, Plan, StreamState};
 use super::store::Store;
+use super::thread::{pin_to, prefer_latency};
 use crate::stream::offsets::CommitProof;
 use crate::telemetry::Telemetry;
 
@@ -82,23 +82,13 @@ impl Writer {
         let (finished, done) = bounded(1);
         let checkpointer = Checkpointer::start(&store.path)?;
         let index = streams.iter().enumerate().map(|(index, state)| (state.id, index)).collect();
-        let worker = Worker {
-            store,
-            checkpointer,
-            streams,
-            index,
-            sink,
-            telemetry,
-            queue,
-            tried_at_pages: 0,
-            finished: 0,
-            pages_before: 0,
-        };
+        let worker = Worker { store, checkpointer, streams, index, sink, telemetry, queue };
         let name = "sc-writer".to_owned();
         let thread = std::thread::Builder::new()
             .name(name.clone())
             .spawn(move || {
                 pin_to(core.as_slice());
+                prefer_latency();
                 worker.run();
                 // The root is given up only after the database is closed.
                 drop(lock);
@@ -163,12 +153,6 @@ struct Worker {
     sink: Box<dyn CommitSink>,
     telemetry: Arc<Telemetry>,
     queue: Receiver<Command>,
-    /// Pages in the write-ahead log when this thread last tried to move the rest of it.
-    tried_at_pages: u64,
-    /// How often it did.
-    finished: u64,
-    /// Pages in the write-ahead log after the transaction before.
-    pages_before: u64,
 }
 
 impl Worker {
@@ -181,22 +165,24 @@ impl Worker {
             stopping |= group.stop;
             self.process(group);
         }
-        match self.store.checkpoint() {
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "the write-ahead log stays for the next start"),
+        // The last connection that closes takes the log away, which has to be the writer's.
+        self.checkpointer.close();
+        if !self.checkpointer.is_broken() {
+            self.checkpointer.finished(self.store.checkpoint(), &self.store.settings);
+        }
+        if self.checkpointer.is_broken() {
+            self.store.keep_log();
         }
     }
 
     /// The next command; uses the first quiet moment to have the log moved.
-    fn wait(&self) -> Option<Command> {
+    fn wait(&mut self) -> Option<Command> {
         match self.queue.recv_timeout(IDLE) {
             Ok(command) => return Some(command),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if self.store.wal_pages() > self.checkpointer.moved_pages() {
-            self.checkpointer.request();
-        }
+        self.checkpointer.when_idle();
         self.queue.recv().ok()
     }
 
@@ -397,42 +383,13 @@ impl Worker {
 
     /// Keeps the write-ahead log short.
     fn tend_log(&mut self) {
-        let pages = self.store.wal_pages();
+        let (pages, page_bytes) = self.store.wal_pages();
+        let duty = self.checkpointer.after_commit(pages, page_bytes, &self.store.settings);
+        if duty == Duty::Finish {
+            self.checkpointer.finished(self.store.checkpoint(), &self.store.settings);
+        }
         let counters = &self.telemetry.writer;
-        counters.wal_bytes.store(self.store.wal_bytes(), Relaxed);
-        counters.checkpoints_total.store(self.checkpointer.checkpoints() + self.finished, Relaxed);
-        if pages < self.pages_before {
-            // SQLite has started the log over.
-            self.checkpointer.set_moved_pages(0);
-            self.tried_at_pages = 0;
-        }
-        self.pages_before = pages;
-        let settings = &self.store.settings;
-        if self.store.wal_bytes() < settings.wal_checkpoint_bytes {
-            return;
-        }
-        let overdue = self.store.wal_bytes() >= settings.wal_limit_bytes;
-        if self.checkpointer.is_running() {
-            if !overdue {
-                return;
-            }
-            self.checkpointer.wait();
-        }
-        let left = pages.saturating_sub(self.checkpointer.moved_pages());
-        if left > FINISH_PAGES && !overdue {
-            self.checkpointer.request();
-            return;
-        }
-        if left > 0 && pages < self.tried_at_pages + FINISH_PAGES {
-            return;
-        }
-        self.tried_at_pages = pages;
-        match self.store.checkpoint() {
-            Ok((_, moved)) => {
-                self.finished += 1;
-                self.checkpointer.set_moved_pages(moved);
-            }
-            Err(error) => tracing::warn!(%error, "the write-ahead log cannot be moved into the journal"),
-        }
+        counters.wal_bytes.store(pages * page_bytes, Relaxed);
+        counters.checkpoints_total.store(self.checkpointer.passes(), Relaxed);
     }
 }
