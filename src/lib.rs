@@ -1,5 +1,6 @@
 //! streamcast-uring: a durable fan-out server. See `docs/architecture.md` for the way of a row.
 
+pub mod broker;
 pub mod client;
 pub mod config;
 pub mod http;
@@ -7,6 +8,7 @@ pub mod journal;
 pub mod lake;
 pub mod logging;
 pub mod schema;
+pub mod session;
 pub mod stream;
 pub mod telemetry;
 pub mod wire;

@@ -17,18 +17,25 @@ pub struct ConnId {
 }
 
 impl ConnId {
-    /// Both halves in one word, for messages to other cores.
+    /// Both halves in the low 56 bits of one word, for messages to other cores.
     #[must_use]
-    pub fn to_u64(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
+    pub fn to_word(self) -> u64 {
+        u64::from(self.generation) << INDEX_BITS | u64::from(self.index)
     }
 
-    /// The inverse of [`ConnId::to_u64`].
+    /// The inverse of [`ConnId::to_word`]; higher bits are ignored.
     #[must_use]
-    pub fn from_u64(word: u64) -> Self {
-        Self { index: word as u32, generation: (word >> 32) as u32 }
+    pub fn from_word(word: u64) -> Self {
+        let index = word & ((1 << INDEX_BITS) - 1);
+        Self { index: index as u32, generation: (word >> INDEX_BITS) as u32 & MAX_GENERATION }
     }
 }
+
+/// Bits of a connection's index in a word; its generation has as many.
+const INDEX_BITS: u32 = 28;
+
+/// Generations wrap around after this one.
+pub(crate) const MAX_GENERATION: u32 = (1 << 28) - 1;
 
 /// Bytes on their way to one socket, besides those of its feed.
 #[derive(Debug)]

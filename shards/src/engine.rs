@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use slab::Slab;
 
-use crate::conn::{Chunk, Conn, ConnId, Ended, Phase};
+use crate::conn::{Chunk, Conn, ConnId, Ended, MAX_GENERATION, Phase};
 use crate::feed::Ring;
 use crate::frame;
 use crate::sender::Sender;
@@ -151,7 +151,7 @@ impl<S> Engine<S> {
     // -- connections ------------------------------------------------------------------------------------
 
     pub(crate) fn insert(&mut self, fd: RawFd) -> ConnId {
-        self.generation = self.generation.wrapping_add(1);
+        self.generation = (self.generation + 1) & MAX_GENERATION;
         let deadline_s = self.wheel.now_s() + self.settings.head_timeout_s;
         let index = self.conns.insert(Conn::new(fd, self.generation, deadline_s)) as u32;
         let id = ConnId { index, generation: self.generation };
@@ -468,6 +468,26 @@ impl<S> Engine<S> {
             self.feeds[feed as usize].slots[slot as usize].flags &= !HELD;
             self.list_feed(feed);
         }
+    }
+
+    /// Leaves the feed at a frame boundary. Returned is the first frame that it did not get, if there is one.
+    pub fn leave(&mut self, id: ConnId) -> Option<Vec<u8>> {
+        self.finish_partial_frame(id);
+        let (feed, slot) = self.conn(id)?.sub?;
+        let found = &self.feeds[feed as usize];
+        let position = found.slots[slot as usize].position;
+        let next = found.ring.advance(position, 1);
+        let frame = found.ring.runs(position, next).first().map(|run| {
+            run.segment.with(run.start, (run.end - run.start) as usize, <[u8]>::to_vec)
+        });
+        self.unsubscribe(id);
+        frame
+    }
+
+    /// Whether the socket took less than was offered last.
+    #[must_use]
+    pub fn is_blocked(&self, id: ConnId) -> bool {
+        self.conn(id).is_some_and(|conn| conn.blocked)
     }
 
     /// Leaves the feed, if it is in one. Bytes of a frame that was partly sent are the caller's care.

@@ -56,14 +56,14 @@ impl<S> Engine<S> {
                     unsafe { self.sender.push(fd, bytes, tag) };
                     bytes.len()
                 });
-                results.push((id.to_u64(), offered, Sent::Full));
+                results.push((id.to_word(), offered, Sent::Full));
             }
             if self.sender.is_empty() {
                 continue;
             }
             self.sender.submit(|tag, sent| results[tag as usize].2 = sent)?;
             for &(id, offered, sent) in &results {
-                self.own_sent(ConnId::from_u64(id), offered, sent);
+                self.own_sent(ConnId::from_word(id), offered, sent);
             }
         }
         Ok(())

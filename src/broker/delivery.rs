@@ -1,0 +1,127 @@
+//! From the writer to the shards: blocks to those that have subscribers, outcomes to those that have the
+//! publishers, in one message a shard and transaction.
+
+use std::sync::Arc;
+
+use streamcast_shards::inbox::InboxSender;
+use streamcast_shards::{Block, Command, ConnId};
+
+use crate::journal::{CommitSink, GroupCommit, Outcome};
+use crate::session::{Catalog, Remote, Token};
+
+/// Bytes that may wait in a shard's inbox before blocks are left out for it. Its subscribers then go on from
+/// the log, or are dropped where there is none to go on from.
+const MAX_INBOX_BYTES: u64 = 256 << 20;
+
+/// What one transaction has for one shard.
+#[derive(Default)]
+struct Parcel {
+    blocks: Vec<(u32, Arc<Block>)>,
+    outcomes: Vec<(ConnId, Outcome)>,
+    bytes: usize,
+}
+
+/// The sink of the writer.
+pub(super) struct Delivery {
+    catalog: Arc<Catalog>,
+    inboxes: Vec<InboxSender<Command<Remote>>>,
+    /// Stream by its number in the journal.
+    by_journal_id: Vec<Option<u32>>,
+    /// By stream: its end, and the shards that get its blocks.
+    streams: Vec<(Option<i64>, Vec<usize>)>,
+    parcels: Vec<Parcel>,
+}
+
+impl Delivery {
+    pub(super) fn new(catalog: Arc<Catalog>, inboxes: Vec<InboxSender<Command<Remote>>>, ends: Vec<Option<i64>>) -> Self {
+        let mut by_journal_id = Vec::new();
+        for stream in catalog.streams() {
+            if let Some(id) = stream.journal_id {
+                let id = id as usize;
+                if by_journal_id.len() <= id {
+                    by_journal_id.resize(id + 1, None);
+                }
+                by_journal_id[id] = Some(stream.index);
+            }
+        }
+        let parcels = inboxes.iter().map(|_| Parcel::default()).collect();
+        let streams = ends.into_iter().map(|end| (end, Vec::new())).collect();
+        Self { catalog, inboxes, by_journal_id, streams, parcels }
+    }
+
+    fn send(&self, shard: usize, message: Remote, bytes: usize) {
+        if let Some(inbox) = self.inboxes.get(shard) {
+            inbox.send(Command::App(message), bytes);
+        }
+    }
+
+    fn tell(&self, token: u64, message: impl FnOnce(ConnId) -> Remote) {
+        let token = Token::from_word(token);
+        self.send(token.shard, message(token.conn), 0);
+    }
+}
+
+impl CommitSink for Delivery {
+    fn deliver(&mut self, commit: GroupCommit) {
+        for (journal_id, block, _, _) in commit.blocks {
+            let Some(Some(stream)) = self.by_journal_id.get(journal_id as usize).copied() else { continue };
+            let (end, shards) = &mut self.streams[stream as usize];
+            *end = block.end_offset;
+            for &shard in shards.iter() {
+                let parcel = &mut self.parcels[shard];
+                parcel.bytes += block.frames.len();
+                parcel.blocks.push((stream, Arc::clone(&block)));
+            }
+        }
+        for (token, _, outcome) in commit.outcomes {
+            let token = Token::from_word(token);
+            if let Some(parcel) = self.parcels.get_mut(token.shard) {
+                parcel.outcomes.push((token.conn, outcome));
+            }
+        }
+        for shard in 0..self.parcels.len() {
+            let mut parcel = std::mem::take(&mut self.parcels[shard]);
+            if parcel.blocks.is_empty() && parcel.outcomes.is_empty() {
+                continue;
+            }
+            if !parcel.blocks.is_empty() && self.inboxes[shard].queued_bytes() > MAX_INBOX_BYTES {
+                for (stream, block) in parcel.blocks.drain(..) {
+                    self.send(shard, Remote::Skipped { stream, end_offset: block.end_offset }, 0);
+                }
+                parcel.bytes = 0;
+            }
+            let Parcel { blocks, outcomes, bytes } = parcel;
+            self.send(shard, Remote::Commit { blocks, outcomes }, bytes);
+        }
+        let inboxes = &self.inboxes;
+        self.catalog.take_waiting(|stream, shard| {
+            if let Some(inbox) = inboxes.get(shard) {
+                inbox.send(Command::App(Remote::Room { stream }), 0);
+            }
+        });
+    }
+
+    fn claimed(&mut self, _stream: u32, token: u64, last_seq: u64, last_offset: Option<i64>) {
+        self.tell(token, |conn| Remote::Claimed { conn, last_seq, last_offset });
+    }
+
+    fn claim_failed(&mut self, _stream: u32, token: u64, detail: String) {
+        self.tell(token, |conn| Remote::ClaimFailed { conn, detail });
+    }
+
+    fn superseded(&mut self, _stream: u32, token: u64) {
+        self.tell(token, |conn| Remote::Superseded { conn });
+    }
+
+    /// A shard wants a stream's blocks from here on (`on` is 1), or no longer.
+    fn note(&mut self, stream: u64, shard: u64, on: u64) {
+        let shard = shard as usize;
+        let Some((end, shards)) = self.streams.get_mut(stream as usize) else { return };
+        shards.retain(|other| *other != shard);
+        if on == 1 && shard < self.inboxes.len() {
+            shards.push(shard);
+            let message = Remote::Interested { stream: stream as u32, end_offset: *end };
+            self.send(shard, message, 0);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Why a broker does not start or did not stop in order.
+
+use crate::http::HttpError;
+use crate::journal::JournalError;
+use crate::lake::LakeError;
+use crate::schema::SchemaError;
+use streamcast_shards::cores::CoreError;
+use streamcast_shards::listen::ListenError;
+use streamcast_shards::probe::ProbeError;
+
+/// What can go wrong; every message names the thing and the way out.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// The kernel does not give io_uring.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The cores that were asked for.
+    #[error(transparent)]
+    Cores(#[from] CoreError),
+    /// The address.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The data root or the journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The documents beside the journal.
+    #[error(transparent)]
+    Lake(#[from] LakeError),
+    /// The HTTP side.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// A stream's schema.
+    #[error("stream {name:?}: {source}")]
+    Schema {
+        /// The stream.
+        name: String,
+        /// What is wrong with it.
+        source: SchemaError,
+    },
+    /// Two streams have one name.
+    #[error("stream {name:?} is declared twice; rename one of them")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// A stream has a name the broker keeps for itself.
+    #[error("stream {name:?}: the name is the broker's own; choose another")]
+    Reserved {
+        /// The name.
+        name: String,
+    },
+    /// More shards than a connection's token can name.
+    #[error("{shards} shards are more than the 256 that one process can run; name fewer cores")]
+    TooManyShards {
+        /// How many.
+        shards: usize,
+    },
+    /// A thread did not start.
+    #[error("a thread cannot start: {0}; raise the limit on processes (`ulimit -u`)")]
+    Thread(std::io::Error),
+    /// A shard ended by itself.
+    #[error("shard {shard} ended: {detail}")]
+    Shard {
+        /// Which.
+        shard: usize,
+        /// Its last words.
+        detail: String,
+    },
+}

@@ -1,0 +1,11 @@
+//! Composition: what a broker is made of, in what order it starts, and in what order it stops.
+
+mod build;
+mod delivery;
+mod error;
+mod notify;
+mod running;
+mod signals;
+
+pub use error::BrokerError;
+pub use running::{Broker, run};

@@ -1,0 +1,343 @@
+//! A broker from start to stop.
+//!
+//! Start: kernel probed, cores planned, root locked and recovered, streams declared, readers, HTTP, writer,
+//! listeners, shards. Stop: listeners first, so that nobody new comes; then every peer gets its answers and a
+//! 1001; then the writer commits what is left; then the threads end.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use streamcast_shards::cores::{self, CorePlan, CoreRequest};
+use streamcast_shards::{Command, Handoff, Peer, Settings, UpgradeHead, inbox, listen, probe, shard};
+
+use super::build::{self, Built};
+use super::delivery::Delivery;
+use super::error::BrokerError;
+use super::{notify, signals};
+use crate::config::Config;
+use crate::http::{self, HttpHandle, HttpSettings};
+use crate::journal::reader::Readers;
+use crate::journal::{self, JournalSettings, Writer};
+use crate::session::{LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp};
+use crate::telemetry::Telemetry;
+use crate::wire::RowBatch;
+
+/// The most shards a token can name.
+const MAX_SHARDS: usize = 256;
+
+/// How often the stop looks whether everybody is gone.
+const STOP_POLL: Duration = Duration::from_millis(2);
+
+type ShardThread = JoinHandle<std::io::Result<()>>;
+
+/// A broker that serves.
+pub struct Broker {
+    address: SocketAddr,
+    plan: CorePlan,
+    telemetry: Arc<Telemetry>,
+    http: HttpHandle,
+    peers: Vec<Peer<Remote>>,
+    threads: Vec<ShardThread>,
+    writer: Writer,
+    readers: Readers,
+    stop_timeout: Duration,
+}
+
+impl Broker {
+    /// Starts everything; returns when connections are accepted.
+    ///
+    /// # Errors
+    /// Everything that keeps a broker from serving; nothing is left running then but threads that end with
+    /// their channels.
+    pub fn start(config: &Config) -> Result<Self, BrokerError> {
+        probe::probe_io_uring()?;
+        let allowed = cores::allowed_cores();
+        let plan = cores::plan(&core_request(config), &allowed)?;
+        if plan.shards.len() > MAX_SHARDS {
+            return Err(BrokerError::TooManyShards { shards: plan.shards.len() });
+        }
+        report_cores(&plan, &allowed);
+        raise_descriptor_limit();
+        let shards = plan.shards.len();
+        let telemetry = Arc::new(Telemetry::new(shards));
+        for (counters, core) in telemetry.shards.iter().zip(&plan.shards) {
+            counters.core_plus_one.store(*core as u64 + 1, Relaxed);
+        }
+        let settings = JournalSettings { max_group_rows: config.group_rows, ..JournalSettings::default() };
+        let mut journal = journal::open(&config.root, settings)?;
+        let built = build::build(config, &mut journal, &telemetry, shards)?;
+        let path = journal.path().to_owned();
+        let readers =
+            Readers::start(&path, config.reader_threads as usize, &plan.background, Arc::clone(&telemetry))?;
+        let (peers, inboxes) = channels(shards);
+        let http = start_http(config, &telemetry, &plan, &peers)?;
+        let senders: Vec<_> = peers.iter().map(|peer| peer.inbox.clone()).collect();
+        let Built { catalog, ends, console } = built;
+        let delivery = Delivery::new(Arc::clone(&catalog), senders.clone(), ends);
+        let writer = journal.start(Box::new(delivery), Arc::clone(&telemetry), Some(plan.writer))?;
+        let listeners = match listen::inherited(shards) {
+            Some(inherited) => inherited?,
+            None => listen::listen(config.listen, shards)?,
+        };
+        let address = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(config.listen);
+        let mut broker = Self {
+            address,
+            plan,
+            telemetry,
+            http,
+            peers,
+            threads: Vec::new(),
+            writer,
+            readers,
+            stop_timeout: config.stop_timeout,
+        };
+        for (index, (listener, receiver)) in listeners.into_iter().zip(inboxes).enumerate() {
+            broker.start_shard(config, index, listener, receiver, &catalog)?;
+        }
+        let console_inbox = senders[0].clone();
+        broker.http.start_sampler(move |row| {
+            let rows = own_row(row);
+            let live = LiveRows { stream: console, origin: LIVE_ORIGIN_NONE, rows, ts_us: now_us() };
+            console_inbox.send(Command::App(Remote::Live(live)), 0);
+        });
+        broker.http.set_ready();
+        tracing::info!(%address, streams = config.streams.len(), root = %config.root.display(), "serving");
+        Ok(broker)
+    }
+
+    fn start_shard(
+        &mut self,
+        config: &Config,
+        index: usize,
+        listener: TcpListener,
+        receiver: inbox::Inbox<Command<Remote>>,
+        catalog: &Arc<crate::session::Catalog>,
+    ) -> Result<(), BrokerError> {
+        let links = Links {
+            shard: index,
+            catalog: Arc::clone(catalog),
+            jobs: self.writer.sender(),
+            readers: self.readers.handle(),
+            inboxes: self.peers.iter().map(|peer| peer.inbox.clone()).collect(),
+            telemetry: Arc::clone(&self.telemetry),
+        };
+        let shards = self.plan.shards.len();
+        let setup = shard::Setup {
+            index,
+            core: self.plan.shards[index],
+            listener,
+            settings: Settings {
+                ping_s: seconds(config.keepalive.ping),
+                pong_timeout_s: seconds(config.keepalive.timeout),
+                max_connections: (config.max_connections as usize).div_ceil(shards),
+                ..Settings::default()
+            },
+            inbox: receiver,
+            peers: self.peers.clone(),
+            handoff: handoff(&self.http),
+        };
+        let thread = shard::spawn(setup, move |_| SessionApp::new(links)).map_err(BrokerError::Thread)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.telemetry
+    }
+
+    /// The runtime of its background work.
+    #[must_use]
+    pub fn runtime(&self) -> &tokio::runtime::Handle {
+        self.http.runtime()
+    }
+
+    /// The number of a shard that has ended by itself, if one has.
+    #[must_use]
+    pub fn dead_shard(&self) -> Option<usize> {
+        self.threads.iter().position(JoinHandle::is_finished)
+    }
+
+    /// Stops in order and within `stop_timeout`, give or take the last commit.
+    ///
+    /// # Errors
+    /// When the writer could not commit everything in time, or a shard had failed.
+    pub fn stop(self) -> Result<(), BrokerError> {
+        let deadline = Instant::now() + self.stop_timeout;
+        self.http.set_draining();
+        let closed: Vec<_> = self.peers.iter().map(close_listener).collect();
+        for done in closed {
+            // The shard drops its end when its listener is closed.
+            let _ = done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        }
+        tracing::info!("no longer accepting; closing connections");
+        for peer in &self.peers {
+            peer.inbox.send(Command::App(Remote::Stop), 0);
+        }
+        // Peers get half of the time that is left: the writer needs some, too.
+        let patience = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+        while self.connections() > 0 && Instant::now() < patience && self.dead_shard().is_none() {
+            std::thread::sleep(STOP_POLL);
+        }
+        let left = self.connections();
+        if left > 0 {
+            tracing::warn!(connections = left, "some peers did not close in time and are cut off");
+        }
+        let committed = self.writer.stop(deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1)));
+        for peer in &self.peers {
+            peer.inbox.send(Command::Quit, 0);
+        }
+        let mut failed = None;
+        for (shard, thread) in self.threads.into_iter().enumerate() {
+            let detail = match thread.join() {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it panicked".to_owned(),
+            };
+            failed = failed.or(Some(BrokerError::Shard { shard, detail }));
+        }
+        drop(self.readers);
+        self.http.stop(Duration::from_millis(500));
+        committed?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn connections(&self) -> isize {
+        self.peers.iter().map(|peer| peer.connections.load(Relaxed)).sum()
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Whatever keeps the broker from starting, serving or stopping in order.
+pub fn run(config: Config) -> Result<(), BrokerError> {
+    let broker = Broker::start(&config)?;
+    let signals = signals::listen(broker.runtime()).map_err(BrokerError::Thread)?;
+    println!("streamcast-uring listens on http://{}", broker.address());
+    notify::notify("READY=1");
+    loop {
+        match signals.recv_timeout(Duration::from_millis(500)) {
+            Ok(signal) => {
+                tracing::info!(signal, "stopping");
+                break;
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if broker.dead_shard().is_none() => {}
+            Err(_) => {
+                tracing::error!("a shard has ended; stopping");
+                break;
+            }
+        }
+    }
+    notify::notify("STOPPING=1");
+    broker.stop()
+}
+
+fn core_request(config: &Config) -> CoreRequest {
+    CoreRequest {
+        cores: config.cores.cores.clone(),
+        writer_core: config.cores.writer_core,
+        background_cores: config.cores.background_cores.clone(),
+    }
+}
+
+fn report_cores(plan: &CorePlan, allowed: &[usize]) {
+    if !plan.unavailable.is_empty() {
+        tracing::warn!(
+            unavailable = cores::format_list(&plan.unavailable),
+            allowed = cores::format_list(allowed),
+            "some cores are not in this process's cpuset and are left out"
+        );
+    }
+    tracing::info!(
+        shards = cores::format_list(&plan.shards),
+        writer = plan.writer,
+        background = cores::format_list(&plan.background),
+        "cores"
+    );
+}
+
+type Inboxes = Vec<inbox::Inbox<Command<Remote>>>;
+
+fn channels(shards: usize) -> (Vec<Peer<Remote>>, Inboxes) {
+    (0..shards)
+        .map(|_| {
+            let (sender, receiver) = inbox::inbox();
+            (Peer { inbox: sender, connections: Arc::new(AtomicIsize::new(0)) }, receiver)
+        })
+        .unzip()
+}
+
+fn start_http(
+    config: &Config,
+    telemetry: &Arc<Telemetry>,
+    plan: &CorePlan,
+    peers: &[Peer<Remote>],
+) -> Result<HttpHandle, BrokerError> {
+    let peers = peers.to_vec();
+    let on_upgrade = move |stream: TcpStream, head: http::UpgradeHead, rest: Vec<u8>| {
+        let Some(peer) = peers.iter().min_by_key(|peer| peer.connections.load(Relaxed)) else { return };
+        peer.connections.fetch_add(1, Relaxed);
+        let head = UpgradeHead {
+            target: head.target.into_bytes(),
+            headers: head.headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect(),
+        };
+        peer.inbox.send(Command::Upgraded(stream, head, rest), 0);
+    };
+    let settings = HttpSettings {
+        stats_path: config.stats.path().map(str::to_owned),
+        ..HttpSettings::new(Arc::new(on_upgrade))
+    };
+    Ok(http::start(settings, Arc::clone(telemetry), &plan.background)?)
+}
+
+fn handoff(http: &HttpHandle) -> Handoff {
+    let http = http.clone();
+    Arc::new(move |stream: TcpStream, bytes: Vec<u8>| {
+        if let Err(refused) = http.adopt(stream, bytes) {
+            tracing::debug!(%refused, "an http connection is refused");
+        }
+    })
+}
+
+fn close_listener(peer: &Peer<Remote>) -> mpsc::Receiver<()> {
+    let (done, closed) = mpsc::channel();
+    peer.inbox.send(Command::CloseListener(done), 0);
+    closed
+}
+
+fn own_row(mut row: Vec<u8>) -> RowBatch {
+    row.push(b'\n');
+    let ends = vec![row.len() as u32];
+    RowBatch { body: row, ends }
+}
+
+fn now_us() -> i64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
+
+fn seconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1)
+}
+
+/// Every connection is a descriptor: take what the hard limit gives.
+fn raise_descriptor_limit() {
+    // SAFETY: both calls only read and write the struct they are given.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A stream on one shard: its feeds, its frontier, and whether the shard gets its blocks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use streamcast_shards::{Block, ConnId, Engine, FeedId, FeedLimits, Lagging};
+
+use super::app::Session;
+use super::served::ServedStream;
+use crate::schema::{Predicate, RowIndex};
+use crate::wire::row::row_of_frame;
+
+/// Seconds a stream's blocks still come after its last subscriber on the shard has left.
+const INTEREST_LINGER_S: u8 = 5;
+
+/// Whether the shard gets a stream's blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// No.
+    Off,
+    /// It has asked.
+    Asked,
+    /// Yes, from the frontier on.
+    On,
+}
+
+struct FilteredFeed {
+    feed: FeedId,
+    predicate: Arc<Predicate>,
+    /// The matching frames of the block that is being appended.
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+/// One stream's state on one shard.
+pub(super) struct Hub {
+    pub(super) stream: Arc<ServedStream>,
+    pub(super) interest: Interest,
+    /// The end of what the feeds have had; `None` without a log.
+    pub(super) frontier: Option<i64>,
+    /// Subscribers that wait for the interest to be confirmed.
+    pub(super) waiting: Vec<ConnId>,
+    /// Publishers that wait for room in the writer's queue.
+    pub(super) waiting_publishers: Vec<ConnId>,
+    feed: Option<FeedId>,
+    filtered: HashMap<String, FilteredFeed>,
+    /// Shards that get the blocks of a live-only stream from here.
+    pub(super) interested_shards: Vec<usize>,
+    idle_s: u8,
+}
+
+impl Hub {
+    pub(super) fn new(stream: Arc<ServedStream>) -> Self {
+        Self {
+            stream,
+            interest: Interest::Off,
+            frontier: None,
+            waiting: Vec::new(),
+            waiting_publishers: Vec::new(),
+            feed: None,
+            filtered: HashMap::new(),
+            interested_shards: Vec::new(),
+            idle_s: 0,
+        }
+    }
+
+    fn limits(&self) -> FeedLimits {
+        FeedLimits {
+            max_backlog_frames: self.stream.settings.max_backlog_frames as usize,
+            max_backlog_bytes: self.stream.settings.max_backlog_bytes,
+        }
+    }
+
+    /// The feed of a predicate, or of all rows; made if it is not there. Subscribers with equal filters share one.
+    pub(super) fn feed(&mut self, engine: &mut Engine<Session>, predicate: Option<&Arc<Predicate>>) -> FeedId {
+        let limits = self.limits();
+        match predicate {
+            None => *self.feed.get_or_insert_with(|| engine.create_feed(limits)),
+            Some(predicate) => {
+                self.filtered
+                    .entry(predicate.key().to_owned())
+                    .or_insert_with(|| FilteredFeed {
+                        feed: engine.create_feed(limits),
+                        predicate: Arc::clone(predicate),
+                        bytes: Vec::new(),
+                        ends: Vec::new(),
+                    })
+                    .feed
+            }
+        }
+    }
+
+    /// Appends a block to every feed and moves the frontier; returned are the subscribers that lag too far.
+    pub(super) fn append(
+        &mut self,
+        engine: &mut Engine<Session>,
+        block: &Block,
+        index: &mut RowIndex,
+    ) -> Vec<Lagging> {
+        self.frontier = block.end_offset;
+        let mut lagging = match self.feed {
+            Some(feed) => engine.append(feed, &block.frames, &block.ends),
+            None => Vec::new(),
+        };
+        if self.filtered.is_empty() {
+            return lagging;
+        }
+        let schema = self.stream.schema.as_ref();
+        for number in 0..block.count() {
+            let frame = block.frame(number);
+            let row = row_of_frame(frame);
+            index.scan(schema, row);
+            for filtered in self.filtered.values_mut() {
+                if filtered.predicate.matches_indexed(row, index) {
+                    filtered.bytes.extend_from_slice(frame);
+                    filtered.ends.push(filtered.bytes.len() as u32);
+                }
+            }
+        }
+        for filtered in self.filtered.values_mut().filter(|filtered| !filtered.ends.is_empty()) {
+            lagging.append(&mut engine.append(filtered.feed, &filtered.bytes, &filtered.ends));
+            filtered.bytes.clear();
+            filtered.ends.clear();
+            // A filter that let a large block through once should not hold its memory for ever.
+            filtered.bytes.shrink_to(64 * 1024);
+        }
+        lagging
+    }
+
+    /// A block was lost on the way here: everybody lags.
+    pub(super) fn overrun(&self, engine: &Engine<Session>) -> Vec<Lagging> {
+        let feeds = self.feed.iter().copied().chain(self.filtered.values().map(|filtered| filtered.feed));
+        feeds.flat_map(|feed| engine.overrun(feed)).collect()
+    }
+
+    /// Forgets feeds without subscribers. True when the stream has had none for a while and the shard can do
+    /// without its blocks.
+    pub(super) fn tidy(&mut self, engine: &mut Engine<Session>) -> bool {
+        self.filtered.retain(|_, filtered| !engine.remove_feed(filtered.feed));
+        if self.feed.is_some_and(|feed| engine.remove_feed(feed)) {
+            self.feed = None;
+        }
+        let idle = self.feed.is_none() && self.filtered.is_empty() && self.waiting.is_empty();
+        self.idle_s = if idle { self.idle_s.saturating_add(1) } else { 0 };
+        self.interest == Interest::On && self.idle_s > INTEREST_LINGER_S
+    }
+}
