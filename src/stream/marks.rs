@@ -251,3 +251,6 @@ impl Marks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
