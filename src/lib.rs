@@ -1,8 +1,10 @@
 //! streamcast-uring: a durable fan-out server. See `docs/architecture.md` for the way of a row.
 
 pub mod broker;
+pub mod cli;
 pub mod client;
 pub mod config;
+pub mod demo;
 pub mod http;
 pub mod journal;
 pub mod lake;

@@ -1,6 +1,6 @@
 // The live tail: one subscription, the newest rows on top, a filter, and what the broker says to it.
 
-const TAIL_ROWS = 200, TAIL_DRAW_MS = 200, MAX_COLUMNS = 14;
+const TAIL_ROWS = 200, TAIL_DRAW_MS = 200, MAX_COLUMNS = 16;
 
 /** Whether a column of a JSON Schema takes text and no numbers. */
 function isText(column) {
