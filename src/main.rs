@@ -1,1 +1,5 @@
-fn main() {}
+//! The program `streamcast-uring`; everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    streamcast_uring::cli::main()
+}

@@ -55,6 +55,9 @@ pub enum ClientError {
         /// `stream_id` seen now.
         found: String,
     },
+    /// The broker cannot store rows, and the time for attempts is over.
+    #[error("the broker could not store rows: {0}")]
+    Storing(String),
     /// The broker's mark of an exactly-once publisher does not fit what was sent.
     #[error("{0}")]
     Mark(String),
@@ -65,7 +68,7 @@ impl ClientError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::TimedOut { .. } | Self::Lost(_) => true,
+            Self::Connect { .. } | Self::TimedOut { .. } | Self::Lost(_) | Self::Storing(_) => true,
             Self::Closed(closed) => closed.is_retryable(),
             // A proxy or a broker that is just starting or stopping.
             Self::Http { status } => matches!(status, 429 | 502 | 503 | 504),

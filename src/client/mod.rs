@@ -2,12 +2,15 @@
 
 mod address;
 mod backoff;
+mod batch;
 mod close;
 mod connection;
 mod cursor;
 mod error;
+mod feeder;
 mod follow;
 mod greeting;
+mod input;
 mod publisher;
 mod row;
 mod subscription;
@@ -15,12 +18,15 @@ mod window;
 
 pub use address::Address;
 pub use backoff::Backoff;
+pub use batch::{BatchLimits, Batches, Next};
 pub use close::{CloseKind, Closed, NotReplayable};
 pub use connection::Options;
 pub use cursor::{Cursor, CursorError, Position};
 pub use error::ClientError;
+pub use feeder::{Feed, FeedError, FeedEvent, feed};
 pub use follow::{Event, Follow, Follower};
 pub use greeting::{Greeting, Mark};
+pub use input::{Input, MAX_LINE_BYTES, read_lines};
 pub use publisher::{Publisher, Reply};
 pub use row::Row;
 pub use subscription::Subscription;

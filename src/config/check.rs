@@ -2,12 +2,22 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::error::ConfigError;
-use super::file;
 use super::model::Config;
+use super::{file, schema};
 
 /// A commented configuration file with every key, as `--print-config` writes it.
 pub const EXAMPLE: &str = include_str!("example.toml");
+
+/// Reads a JSON file with a schema. Duplicate keys are refused: one of them would silently be lost.
+///
+/// # Errors
+/// When it cannot be read, or is not JSON; with line and column.
+pub fn load_schema(path: &Path) -> Result<Value, ConfigError> {
+    schema::parse_json_file(path, &file::read_text(path)?)
+}
 
 impl Config {
     /// Reads a configuration file. Paths in it count from its directory.
@@ -41,16 +51,4 @@ impl Config {
             _ => Ok(()),
         }
     }
-}
-
-/// A list of cores such as `0-3,6` or `all`, checked for its form only.
-///
-/// # Errors
-/// The message for somebody who wrote something else.
-pub fn parse_core_list(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    if file::is_core_list(text) {
-        return Ok(text.to_owned());
-    }
-    Err("this is no list of cores; write numbers and ranges such as 0-3,6, or all".to_owned())
 }

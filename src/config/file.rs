@@ -5,7 +5,9 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use streamcast_shards::cores;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, Source};
@@ -17,7 +19,7 @@ use super::table::{At, Table, describe, nearest, short, whole};
 pub(super) const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Highest core number that can be named: the kernel's own limit on x86-64.
-const MAX_CORE: usize = 8_191;
+pub const MAX_CORE: usize = 8_191;
 
 /// Reads `path`. Relative paths in the file (`root`, `schema_file`) count from the directory the file is in.
 ///
@@ -88,20 +90,23 @@ fn server(top: &mut Table<'_>, directory: &Path) -> Result<Config, ConfigError> 
         config.root = path_in(directory, &value).map_err(|message| top.source.error(span, message))?;
     }
     config.cores = CoreRequest {
-        cores: cores(top, "cores")?,
+        cores: core_list(top, "cores")?,
         writer_core: top.whole("writer_core", 0..=MAX_CORE, "")?,
-        background_cores: cores(top, "background_cores")?,
+        background_cores: core_list(top, "background_cores")?,
     };
     set(&mut config.transport_max_bytes, top.whole("transport_max_bytes", 1_024..=1 << 30, "bytes")?);
-    set(&mut config.keepalive.ping, top.seconds("keepalive_ping_s", 0.05..=86_400.0)?);
-    set(&mut config.keepalive.timeout, top.seconds("keepalive_timeout_s", 0.05..=86_400.0)?);
+    set(&mut config.keepalive.ping, top.whole("keepalive_ping_s", 1..=86_400, "seconds")?.map(Duration::from_secs));
+    set(
+        &mut config.keepalive.timeout,
+        top.whole("keepalive_timeout_s", 1..=86_400, "seconds")?.map(Duration::from_secs),
+    );
     set(&mut config.stats, stats(top)?);
     set(&mut config.group_rows, top.whole("group_rows", 1..=1_000_000, "rows")?);
     set(&mut config.max_connections, top.whole("max_connections", 1..=16_777_216, "connections")?);
     set(&mut config.max_backlog_bytes, top.whole("max_backlog_bytes", 1 << 20..=1 << 40, "bytes")?);
     set(&mut config.max_inbound_bytes, top.whole("max_inbound_bytes", 1 << 20..=1 << 40, "bytes")?);
     set(&mut config.reader_threads, top.whole("reader_threads", 1..=64, "threads")?);
-    set(&mut config.stop_timeout, top.seconds("stop_timeout_s", 0.1..=3_600.0)?);
+    set(&mut config.stop_timeout, top.whole("stop_timeout_s", 1..=3_600, "seconds")?.map(Duration::from_secs));
     set(&mut config.insecure, top.boolean("insecure")?);
     set(&mut config.log, log(top)?);
     Ok(config)
@@ -113,27 +118,28 @@ fn set<T>(field: &mut T, value: Option<T>) {
     }
 }
 
-/// A list of cores: text, or the number of one core. What it means is found out against the machine.
-fn cores(top: &mut Table<'_>, key: &'static str) -> Result<Option<String>, ConfigError> {
+/// A list of cores: text, or the number of one core. Whether there are such cores is found out at start.
+fn core_list(top: &mut Table<'_>, key: &'static str) -> Result<Option<String>, ConfigError> {
     let Some(entry) = top.take(key) else { return Ok(None) };
     let text = match entry.get_ref() {
-        DeValue::String(text) => Some(text.trim().to_owned()),
+        DeValue::String(text) => Some(text.clone().into_owned()),
         other => whole(other).map(|core| core.to_string()),
     };
-    match text.filter(|text| is_core_list(text)) {
-        Some(text) => Ok(Some(text)),
-        None => Err(top.mismatch(key, "a list of cores such as \"0-3,6\", or \"all\"", &entry)),
-    }
+    let Some(text) = text else {
+        return Err(top.mismatch(key, "a list of cores such as \"0-3,6\", or \"all\"", &entry));
+    };
+    parse_cores(&text).map(Some).map_err(|message| top.source.error(entry.span(), message))
 }
 
-/// Whether a text has the form of a core list; whether such cores exist is another question.
-pub(super) fn is_core_list(text: &str) -> bool {
-    let number = |text: &str| text.len() <= 5 && text.parse::<u16>().is_ok();
-    let part = |part: &str| match part.trim().split_once('-') {
-        Some((first, last)) => number(first.trim()) && number(last.trim()),
-        None => number(part.trim()),
-    };
-    text == "all" || (!text.is_empty() && text.len() <= 4_096 && text.split(',').all(part))
+/// A list of cores such as `0-3,6` or `all`, checked for its form only.
+///
+/// # Errors
+/// The message for somebody who wrote something else.
+pub fn parse_cores(text: &str) -> Result<String, String> {
+    match cores::parse_list(text, &[]) {
+        Ok(_) => Ok(text.trim().to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn stats(top: &mut Table<'_>) -> Result<Option<Stats>, ConfigError> {
@@ -159,7 +165,7 @@ fn log(top: &mut Table<'_>) -> Result<Option<Log>, ConfigError> {
     match entry.into_inner() {
         DeValue::String(name) => {
             let level = parse_level(&name).map_err(|message| source.error(span, message))?;
-            Ok(Some(Log { level, json: false }))
+            Ok(Some(Log { level, json: None }))
         }
         DeValue::Table(entries) => {
             let mut table = Table::new(source, "[log]", span, entries);
@@ -167,7 +173,7 @@ fn log(top: &mut Table<'_>) -> Result<Option<Log>, ConfigError> {
             if let Some(At { value, span }) = table.text("level")? {
                 log.level = parse_level(&value).map_err(|message| source.error(span, message))?;
             }
-            set(&mut log.json, table.boolean("json")?);
+            log.json = table.boolean("json")?;
             table.finish()?;
             Ok(Some(log))
         }

@@ -8,9 +8,9 @@ mod schema;
 mod stream;
 mod table;
 
-pub use check::{EXAMPLE, parse_core_list};
+pub use check::{EXAMPLE, load_schema};
 pub use error::ConfigError;
-pub use file::{parse_level, parse_listen};
+pub use file::{MAX_CORE, parse_cores, parse_level, parse_listen};
 pub use model::{Config, CoreRequest, Keepalive, Limits, Log, LogLevel, Slow, Stats, StreamConfig};
 
 #[cfg(test)]

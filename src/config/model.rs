@@ -109,8 +109,8 @@ impl Stats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Log {
     pub level: LogLevel,
-    /// One JSON object a line instead of text.
-    pub json: bool,
+    /// One JSON object a line, or text; `None` is text at a terminal and JSON anywhere else.
+    pub json: Option<bool>,
 }
 
 /// Least severe event that is logged.

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
-use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -82,19 +81,6 @@ impl<'s> Table<'s> {
         let of = if unit.is_empty() { "" } else { " of " };
         let wanted = format!("a whole number{of}{unit} from {} to {}", range.start(), range.end());
         self.scalar(key, &wanted, |value| whole(value)?.try_into().ok().filter(|value| range.contains(value)))
-    }
-
-    /// A time in seconds, whole or with a fraction.
-    pub fn seconds(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Result<Option<Duration>, ConfigError> {
-        let wanted = format!("a number of seconds from {} to {}", range.start(), range.end());
-        let found = self.scalar(key, &wanted, |value| {
-            let seconds: f64 = match value {
-                DeValue::Float(value) => value.as_str().parse().ok()?,
-                other => f64::from(u32::try_from(whole(other)?).ok()?),
-            };
-            range.contains(&seconds).then(|| Duration::from_secs_f64(seconds))
-        })?;
-        Ok(found.map(|at| at.value))
     }
 
     /// The first error if a key was never asked for: the way to find spelling mistakes.

@@ -1,0 +1,111 @@
+//! `serve`: the broker.
+
+use std::path::{Path, PathBuf};
+
+use super::common::{Overrides, start_logging};
+use super::exit::Exit;
+use crate::broker;
+use crate::config::{Config, ConfigError, EXAMPLE, Slow, StreamConfig};
+use crate::schema::Schema;
+
+/// The configuration that is read when none is named.
+const DEFAULT_FILE: &str = "streamcast.toml";
+
+/// Serve streams (what happens without a command too). Ends in order on SIGTERM or SIGINT; a second signal ends at once
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Configuration file, with the streams; options given here take the place of its keys [default: streamcast.toml, if
+    /// there is one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Check the configuration, print what would be served, and end
+    #[arg(long)]
+    check: bool,
+    /// Print a commented configuration file with every key, and end
+    #[arg(long)]
+    print_config: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Exit {
+    if args.print_config {
+        print!("{EXAMPLE}");
+        return Exit::Done;
+    }
+    let (config, file) = match configure(args.config, args.overrides) {
+        Ok(found) => found,
+        Err(error) => return Exit::config(&error),
+    };
+    if args.check {
+        print!("{}", describe(&config, file.as_deref()));
+        return Exit::Done;
+    }
+    if let Err(error) = start_logging(config.log) {
+        return Exit::Usage.because(error);
+    }
+    if config.streams.is_empty() {
+        tracing::warn!("no stream is declared; add some to {DEFAULT_FILE} (--print-config shows how)");
+    }
+    match broker::run(config) {
+        Ok(()) => Exit::Done,
+        Err(error) => Exit::Failed.because(error),
+    }
+}
+
+/// The configuration of file and options, and the file it came from.
+fn configure(file: Option<PathBuf>, overrides: Overrides) -> Result<(Config, Option<PathBuf>), ConfigError> {
+    let file = file.or_else(|| Path::new(DEFAULT_FILE).exists().then(|| DEFAULT_FILE.into()));
+    let mut config = match &file {
+        Some(path) => Config::load(path)?,
+        None => Config::default(),
+    };
+    overrides.apply(&mut config);
+    config.check()?;
+    Ok((config, file))
+}
+
+/// What would be served, for people.
+fn describe(config: &Config, file: Option<&Path>) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "chosen at start".to_owned());
+    let file = file.map_or_else(|| "no file, defaults".to_owned(), |path| path.display().to_string());
+    let mut lines = vec![
+        format!("{:<12}{file}", "config"),
+        format!("{:<12}{}{}", "listen", config.listen, if config.insecure { " (insecure)" } else { "" }),
+        format!("{:<12}{}", "root", config.root.display()),
+        format!("{:<12}{}", "cores", text(&config.cores.cores)),
+        format!("{:<12}{}", "stats", config.stats.path().unwrap_or("off")),
+        format!("{:<12}{}", "streams", config.streams.len()),
+    ];
+    lines.extend(config.streams.iter().map(|stream| format!("  {:<20} {}", stream.name, facts(stream))));
+    lines.join("\n") + "\n"
+}
+
+fn facts(stream: &StreamConfig) -> String {
+    let mut facts = vec![if stream.durable { "durable" } else { "live only" }.to_owned()];
+    match &stream.schema {
+        Some(schema) => {
+            let columns = Schema::compile(schema, stream.durable).map_or(0, |schema| schema.columns().len());
+            facts.push(format!("{columns} columns"));
+        }
+        None => facts.push("any objects".to_owned()),
+    }
+    if stream.exactly_once {
+        facts.push("exactly once".to_owned());
+    }
+    if !stream.group_commit {
+        facts.push("no group commit".to_owned());
+    }
+    if !stream.sort_by.is_empty() {
+        facts.push(format!("sorted by {}", stream.sort_by.join(", ")));
+    }
+    if stream.durable {
+        let rows = stream.max_replay.map_or_else(|| "unbounded".to_owned(), |rows| format!("at most {rows} rows"));
+        facts.push(format!("replay {rows}"));
+    }
+    if stream.slow == Slow::Replay {
+        facts.push("slow subscribers replay".to_owned());
+    }
+    facts.join(", ")
+}
