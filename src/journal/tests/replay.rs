@@ -117,3 +117,20 @@ fn skipped_offsets_are_a_hole_that_replays_pass() {
     assert_eq!(texts(&frames), ["[5,1,{}]".to_owned(), format!("[{END},2,{{}}]")]);
     rig.stop();
 }
+
+#[test]
+fn rows_that_left_the_log_in_the_middle_of_a_replay_end_it_and_are_not_passed_over() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let rig = Rig::start(dir.path(), &[spec("a")]);
+    for token in 0..5 {
+        rig.append(1, token, 0, &["{}", "{}"]);
+        rig.outcomes(1);
+    }
+    let file = rusqlite::Connection::open(dir.path().join(crate::journal::JOURNAL_FILE)).expect("opens");
+    file.execute("DELETE FROM batches_1 WHERE first_offset IN (5, 9)", []).expect("deleted");
+    drop(file);
+    let gone = |from| matches!(rig.page(1, from, 11, 1 << 20, None), Page::Failed(why) if why.contains("from offset"));
+    assert!(gone(1) && gone(5) && gone(6) && gone(7) && gone(10));
+    assert_eq!(texts(&rig.replay(1, 7, 9, 1 << 20).0).len(), 2);
+    rig.stop();
+}

@@ -196,8 +196,9 @@ impl Rig {
         let (mut all, mut next, mut pages) = (Vec::new(), from, 0);
         loop {
             match self.page(stream, next, until, max_bytes, None) {
-                Page::Rows { frames, next: after, done, .. } => {
+                Page::Rows { frames, next: after, done, rows } => {
                     assert!(done || after > next, "a page moves on");
+                    assert!(rows <= 1 || frames.len() <= max_bytes, "a page of {rows} rows keeps to its bytes");
                     all.extend_from_slice(&frames);
                     next = after;
                     pages += 1;
