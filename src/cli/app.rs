@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::exit::{EXIT_CODES, Exit};
-use super::{create, doctor, publish, schema, serve, streams, subscribe};
+use super::{create, demo, doctor, publish, schema, serve, streams, subscribe};
 
 /// A durable fan-out server: rows are fsynced before anyone sees them, then sent to every WebSocket subscriber as the
 /// same bytes. Without a command it serves.
@@ -27,6 +27,7 @@ struct App {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Demo(demo::Args),
     Create(create::Args),
     Streams(streams::Args),
     Publish(publish::Args),
@@ -42,6 +43,7 @@ pub fn main() -> ExitCode {
     let exit = match app.command {
         None => serve::run(app.serve),
         Some(Command::Serve(args)) => serve::run(args),
+        Some(Command::Demo(args)) => demo::run(args),
         Some(Command::Create(args)) => create::run(args),
         Some(Command::Streams(args)) => streams::run(args),
         Some(Command::Publish(args)) => publish::run(args),

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
 use crate::config::{self, Config, Log, LogLevel};
 use crate::logging::{self, LogForm, LoggingError};
 
@@ -120,6 +122,28 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("write a number of seconds, such as 5 or 0.5".to_owned()),
+    }
+}
+
+/// The signals that ask a command to end in order: SIGINT and SIGTERM.
+pub struct Signals {
+    signals: Vec<Signal>,
+}
+
+impl Signals {
+    /// Listens from now on. A signal that cannot be listened to ends the process as it always did.
+    pub fn listen() -> Self {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+        Self { signals: kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect() }
+    }
+
+    /// Waits for one of them.
+    pub async fn next(&mut self) {
+        let waiting = self.signals.iter_mut().map(|signal| Box::pin(signal.recv()));
+        if waiting.len() == 0 {
+            std::future::pending::<()>().await;
+        }
+        futures_util::future::select_all(waiting).await;
     }
 }
 

@@ -3,6 +3,7 @@
 mod app;
 mod common;
 mod create;
+mod demo;
 mod doctor;
 mod exit;
 mod output;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::common::{runtime, seconds};
+use super::common::{Signals, runtime, seconds};
 use super::exit::{EXIT_CODES, Exit};
 use super::progress::Progress;
 use crate::client::{
@@ -108,10 +108,11 @@ pub fn run(args: Args) -> Exit {
     let mut progress = Progress::new(args.quiet);
     let mut trouble = None;
     let result = runtime.block_on(async {
+        let mut signals = Signals::listen();
         let report = |event: FeedEvent<'_>| tell(event, &plan, &mut aside, &mut progress, &mut trouble);
         tokio::select! {
             result = feed(&plan, &mut batches, report) => Some(result),
-            () = interrupted() => None,
+            () = signals.next() => None,
         }
     });
     progress.finish();
@@ -196,13 +197,6 @@ fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
         return Ok(Box::new(io::stdin()));
     }
     Ok(Box::new(File::open(path)?))
-}
-
-async fn interrupted() {
-    // Without a handler the signal ends the process, which is as good.
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }
 
 /// Where refused rows are set aside.

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::common::{runtime, seconds};
+use super::common::{Signals, runtime, seconds};
 use super::exit::{EXIT_CODES, Exit};
 use super::output::{Lines, Output, OutputError};
 use crate::client::{Address, ClientError, Cursor, Event, Follow, Follower, Greeting, Options, Position, Row};
@@ -173,27 +172,6 @@ impl Printer {
         if !self.quiet {
             eprintln!("{text}");
         }
-    }
-}
-
-/// The signals that end a subscription in order.
-struct Signals {
-    signals: Vec<Signal>,
-}
-
-impl Signals {
-    /// A signal that cannot be listened to ends the process as it always did.
-    fn listen() -> Self {
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
-        Self { signals: kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect() }
-    }
-
-    async fn next(&mut self) {
-        let waiting = self.signals.iter_mut().map(|signal| Box::pin(signal.recv()));
-        if waiting.len() == 0 {
-            std::future::pending::<()>().await;
-        }
-        futures_util::future::select_all(waiting).await;
     }
 }
 
