@@ -1,1 +1,142 @@
-fn main() {}
+//! The command line of the load generator.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use streamcast_perf::cells::{Options, SenderArguments, run_sender};
+use streamcast_perf::host::Host;
+use streamcast_perf::results::RunSettings;
+use streamcast_perf::run::{self, RunRequest};
+use streamcast_perf::scenario::Scenario;
+
+/// Open-loop load generator for streamcast servers and their peers.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure scenarios and write one result file each.
+    Run {
+        /// Scenario files.
+        #[arg(required = true)]
+        scenarios: Vec<PathBuf>,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Measure what plain sends to sockets and fdatasync cost on this machine.
+    Floor {
+        #[command(flatten)]
+        how: How,
+    },
+    /// Print the hardware and settings that go into result files.
+    Host,
+    /// The sending side of `floor`.
+    #[command(hide = true)]
+    FloorSender(SenderArguments),
+}
+
+#[derive(Args)]
+struct How {
+    /// Peers to measure instead of the scenario's, separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    peer: Option<Vec<String>>,
+    /// Cases to measure instead of all, separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    case: Option<Vec<String>>,
+    /// How often each scenario is run, instead of what it says.
+    #[arg(long)]
+    repeats: Option<u32>,
+    /// Folder for result files.
+    #[arg(long, default_value = "target/perf/results")]
+    out: PathBuf,
+    /// Folder of peer scripts.
+    #[arg(long, default_value = "perf/peers", env = "STREAMCAST_PERF_PEERS")]
+    peers: PathBuf,
+    /// Folder for the servers' data, on the filesystem that is to be measured.
+    #[arg(long, default_value = "target/perf/data")]
+    data: PathBuf,
+    /// Cores of the server, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    server_cores: Vec<usize>,
+    /// Cores of this program, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    generator_cores: Vec<usize>,
+    /// Sleep until a socket is ready instead of looking all the time. The server then pays for the waking.
+    #[arg(long)]
+    sleep: bool,
+    /// Bytes one read may bring.
+    #[arg(long, default_value_t = 256 << 10)]
+    read_bytes: usize,
+    /// Factor on all times of the scenario, for quick looks.
+    #[arg(long, default_value_t = 1.0)]
+    time_scale: f64,
+}
+
+const FLOOR: &str = include_str!("../scenarios/floor.toml");
+
+fn main() -> ExitCode {
+    match execute(Arguments::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(2),
+        Err(error) => {
+            eprintln!("streamcast-perf: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True if everything was measured without doubt.
+fn execute(command: Command) -> Result<bool, Box<dyn std::error::Error>> {
+    match command {
+        Command::Run { scenarios, how } => {
+            let scenarios: Vec<Scenario> =
+                scenarios.iter().map(|path| Scenario::load(path)).collect::<Result<_, _>>()?;
+            run_all(scenarios, how)
+        }
+        Command::Floor { how } => run_all(vec![Scenario::parse(FLOOR, "floor".into())?], how),
+        Command::Host => {
+            println!("{}", serde_json::to_string_pretty(&Host::look(&std::env::current_dir()?))?);
+            Ok(true)
+        }
+        Command::FloorSender(arguments) => {
+            // Its sockets break when the measurement is over.
+            let _ = run_sender(&arguments);
+            Ok(true)
+        }
+    }
+}
+
+fn run_all(scenarios: Vec<Scenario>, how: How) -> Result<bool, Box<dyn std::error::Error>> {
+    let request = RunRequest {
+        peers: how.peer,
+        cases: how.case,
+        repeats: how.repeats,
+        out: how.out,
+        options: Options {
+            scripts: how.peers,
+            data: how.data,
+            run: RunSettings {
+                server_cores: how.server_cores,
+                generator_cores: how.generator_cores,
+                spin: !how.sleep,
+                read_bytes: how.read_bytes,
+                time_scale: how.time_scale,
+            },
+        },
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+    };
+    std::fs::create_dir_all(&request.options.data)?;
+    let mut well = true;
+    for scenario in scenarios {
+        eprintln!("# {}: {}", scenario.name, scenario.title);
+        let (path, sound) = run::run(scenario, &request)?;
+        eprintln!("wrote {}", path.display());
+        well &= sound;
+    }
+    Ok(well)
+}

@@ -1,0 +1,221 @@
+//! One running server: started on its cores, known by its process tree, stopped by its id.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::probe;
+use super::script::{Peer, PeerError};
+use super::usage::{Memory, Usage};
+use crate::wire::{self, Wire, WireError};
+use crate::{affinity, clock};
+
+/// What a server is started with.
+#[derive(Debug, Clone)]
+pub struct StartRequest<'r> {
+    /// Directory of peer scripts, and the name of one.
+    pub scripts: &'r Path,
+    pub name: &'r str,
+    /// Directory for this server alone; emptied first, removed at the end.
+    pub root: &'r Path,
+    pub cores: &'r [usize],
+    /// The declaration of the streams, and the name of the one that is used.
+    pub streams: &'r Value,
+    pub stream: &'r str,
+    /// Whether anybody will subscribe.
+    pub fanout: bool,
+    /// How long it may take to greet, in seconds.
+    pub patience_s: f64,
+}
+
+/// Why a server is not running.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error("cannot use {0}: {1}")]
+    Root(PathBuf, io::Error),
+    #[error("cannot start {0}: {1}")]
+    Start(String, io::Error),
+    #[error("{name} ended at once ({status}); its log ends with: {log}")]
+    Ended { name: String, status: String, log: String },
+    #[error("{name} does not greet: {error}; its log ends with: {log}")]
+    Silent { name: String, error: String, log: String },
+    #[error("{0} refused to be prepared: {1}")]
+    Prepare(String, WireError),
+}
+
+/// A running server.
+pub struct Server {
+    pub peer: Peer,
+    pub address: SocketAddr,
+    /// From exec to the first greeting, in milliseconds.
+    pub greeting_ms: f64,
+    child: Child,
+    cores: Vec<usize>,
+    root: PathBuf,
+    fanout: bool,
+}
+
+impl Server {
+    /// Starts a server and waits for its first greeting.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not greet in time.
+    pub fn start(request: &StartRequest<'_>) -> Result<Self, ServerError> {
+        let fail = |error| ServerError::Root(request.root.to_owned(), error);
+        let data = empty_root(request.root).map_err(fail)?;
+        let streams = request.root.join("streams.json");
+        fs::write(&streams, request.streams.to_string()).map_err(fail)?;
+        let port = free_port().map_err(fail)?;
+        let cores = request.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let peer = Peer::prepare(request.scripts, request.name, &data, port, &cores, &streams)?;
+        Self::launch(peer, port, request)
+    }
+
+    /// As [`Server::start`], for a program that needs no script.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_builtin(
+        name: &str,
+        root: &Path,
+        cores: &[usize],
+        stream: &str,
+        describe: impl FnOnce(u16) -> Peer,
+    ) -> Result<Self, ServerError> {
+        let fail = |error| ServerError::Root(root.to_owned(), error);
+        empty_root(root).map_err(fail)?;
+        let port = free_port().map_err(fail)?;
+        let (scripts, streams) = (Path::new(""), &Value::Null);
+        let request = StartRequest { scripts, name, root, cores, streams, stream, fanout: true, patience_s: 10.0 };
+        Self::launch(describe(port), port, &request)
+    }
+
+    fn launch(peer: Peer, port: u16, request: &StartRequest<'_>) -> Result<Self, ServerError> {
+        let fail = |error| ServerError::Root(request.root.to_owned(), error);
+        let log = File::create(request.root.join("server.log")).map_err(fail)?;
+        let errors = log.try_clone().map_err(fail)?;
+        let Some((program, arguments)) = peer.argv.split_first() else {
+            return Err(ServerError::Start(request.name.to_owned(), io::Error::other("an empty command")));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).envs(&peer.env).stdin(Stdio::null()).stdout(log).stderr(errors);
+        let allowed = request.cores.to_vec();
+        // SAFETY: between fork and exec only one system call is made, which needs no lock and no allocation.
+        unsafe { command.pre_exec(move || affinity::pin(&allowed)) };
+        let started = clock::now_ns();
+        let child = command.spawn().map_err(|error| ServerError::Start(program.clone(), error))?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut server = Self {
+            peer,
+            address,
+            greeting_ms: 0.0,
+            child,
+            cores: request.cores.to_vec(),
+            root: request.root.to_owned(),
+            fanout: request.fanout,
+        };
+        server.wait_for_greeting(request)?;
+        server.greeting_ms = (clock::now_ns() - started) as f64 / 1e6;
+        let wire = server.wire();
+        let names = request.streams["streams"].as_array().into_iter().flatten();
+        for name in names.filter_map(|stream| stream["name"].as_str()) {
+            wire.prepare(address, name).map_err(|error| ServerError::Prepare(request.name.to_owned(), error))?;
+        }
+        Ok(server)
+    }
+
+    /// Its protocol.
+    #[must_use]
+    pub fn wire(&self) -> Box<dyn Wire> {
+        wire::of(self.peer.wire, self.address, self.fanout)
+    }
+
+    /// CPU time it has used so far.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage::of_tree(self.child.id(), &self.cores)
+    }
+
+    /// Memory it holds now.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        Memory::of_tree(self.child.id())
+    }
+
+    /// Whether it is still running.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The end of what it wrote to its log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let text = fs::read(self.root.join("server.log")).unwrap_or_default();
+        let tail = &text[text.len().saturating_sub(600)..];
+        String::from_utf8_lossy(tail).trim().replace('\n', " | ")
+    }
+
+    fn wait_for_greeting(&mut self, request: &StartRequest<'_>) -> Result<(), ServerError> {
+        let wire = self.wire();
+        let ask = wire.probe(request.stream);
+        let until = Instant::now() + Duration::from_secs_f64(request.patience_s);
+        loop {
+            let error = match probe::greet(&*wire, self.address, &ask, Duration::from_secs(5)) {
+                Ok(()) => return Ok(()),
+                Err(error) => error.to_string(),
+            };
+            let name = request.name.to_owned();
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(ServerError::Ended { name, status: status.to_string(), log: self.log_tail() });
+            }
+            if Instant::now() > until {
+                return Err(ServerError::Silent { name, error, log: self.log_tail() });
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Ok(pid) = libc::pid_t::try_from(self.child.id())
+            && matches!(self.child.try_wait(), Ok(None))
+        {
+            // SAFETY: the child has not been waited for, so the id is still its own.
+            unsafe { libc::kill(pid, libc::SIGTERM) };
+            let until = Instant::now() + Duration::from_secs(15);
+            while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// An empty folder with room for a log; returns the data folder in it.
+fn empty_root(root: &Path) -> io::Result<PathBuf> {
+    if root.exists() {
+        fs::remove_dir_all(root)?;
+    }
+    let data = root.join("data");
+    fs::create_dir_all(&data)?;
+    data.canonicalize()
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
