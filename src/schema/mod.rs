@@ -24,5 +24,5 @@ pub use encode::{Invalid, push_any, push_row};
 pub use explain::explain;
 pub use filter::{Filter, FilterError};
 pub use index::RowIndex;
-pub use node::{Node, TapeNode, View, Wide};
+pub use node::{Node, TapeNode, View, Wide, to_members};
 pub use predicate::Predicate;

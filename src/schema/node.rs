@@ -3,7 +3,7 @@
 
 use simd_json::StaticNode;
 
-use super::json::Json;
+use super::json::{Json, Members};
 
 /// An integer beyond `i64`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,33 @@ pub enum View<'a, N: Node<'a>> {
     Array(N::Items),
     /// An object; keys may repeat, and then the last value counts, at the place of the first.
     Object(N::Entries),
+}
+
+impl<'a, N: Node<'a>> View<'a, N> {
+    /// The value as a tree of its own.
+    #[must_use]
+    pub fn to_json(self) -> Json {
+        match self {
+            View::Null => Json::Null,
+            View::Bool(value) => Json::Bool(value),
+            View::Int(value) => Json::Int(value),
+            View::Wide(Wide::Unsigned(value)) => Json::Wide(value.to_string()),
+            View::Wide(Wide::Digits(digits)) => Json::Wide(digits.to_owned()),
+            View::Float(value) => Json::Float(value),
+            View::String(text) => Json::String(text.to_owned()),
+            View::Array(items) => Json::Array(items.map(|item| item.view().to_json()).collect()),
+            View::Object(entries) => Json::Object(to_members::<N>(entries)),
+        }
+    }
+}
+
+/// The members of an object, each key once.
+pub fn to_members<'a, N: Node<'a>>(entries: N::Entries) -> Vec<(String, Json)> {
+    let mut members = Members::default();
+    for (key, value) in entries {
+        members.put(key.to_owned(), value.view().to_json());
+    }
+    members.into_vec()
 }
 
 /// A value of a parsed document.

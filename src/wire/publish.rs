@@ -1,16 +1,17 @@
 //! Publish frames (wire.md sections 4.1 to 4.4, 5.2 and 13): from a message's bytes to canonical rows.
 //!
-//! The fast parser reads a frame once into a tape in reused buffers. What it refuses or cannot hold - integers
+//! The fast parser reads a frame once into a tape in reused buffers. What it does not read - broken JSON, integers
 //! beyond 64 bits, deep nesting - is read again by the exact parser, whose word is final. Both feed the same encoder.
 
 use simd_json::{Buffers, INPUT_PADDING, Tape};
 
 use super::batch::RowBatch;
 use crate::schema::json::{self, Json, MAX_DEPTH};
-use crate::schema::{Node, Schema, TapeNode, View, Wide, explain, push_any, push_row};
+use crate::schema::{Node, Schema, TapeNode, View, Wide, explain, push_any, push_row, to_members};
 
-/// The most canonical text one frame's rows may take. Omitted columns are written out, so a frame can grow by much.
-pub const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+/// Omitted columns are written out, so a frame's rows can take much more room than the frame: up to this many bytes
+/// and four times the frame.
+pub const BODY_ALLOWANCE_BYTES: usize = 16 * 1024 * 1024;
 
 /// The fast parser counts depth in its own way; below this it agrees with the exact one.
 const FAST_DEPTH: usize = MAX_DEPTH - 2;
@@ -99,14 +100,16 @@ impl FrameParser {
         numbering: Numbering,
         payload: &[u8],
     ) -> Result<PublishFrame, Refusal> {
-        match self.fast(schema, numbering, payload) {
-            Some(frame) => Ok(frame),
-            None => exact(schema, numbering, payload),
-        }
+        self.fast(schema, numbering, payload).unwrap_or_else(|| exact(schema, numbering, payload))
     }
 
-    /// Accepts a frame on the fast path. `None` says nothing about the frame: the exact parser decides.
-    fn fast(&mut self, schema: Option<&Schema>, numbering: Numbering, payload: &[u8]) -> Option<PublishFrame> {
+    /// The fast path. `None` says nothing about the frame: the exact parser decides.
+    fn fast(
+        &mut self,
+        schema: Option<&Schema>,
+        numbering: Numbering,
+        payload: &[u8],
+    ) -> Option<Result<PublishFrame, Refusal>> {
         self.input.clear();
         self.input.extend_from_slice(payload);
         self.input.resize(payload.len() + INPUT_PADDING, b' ');
@@ -114,51 +117,66 @@ impl FrameParser {
         let plain = memchr::memchr(b'\\', payload).is_none();
         let mut tape = std::mem::replace(&mut self.tape, Tape(Vec::new())).reset();
         let parsed = simd_json::fill_tape_padded(&mut self.input, payload.len(), &mut self.buffers, &mut tape);
-        let frame = match (parsed, TapeNode::root(&tape)) {
-            (Ok(()), Some(root)) => frame(root, schema, numbering, plain, payload.len()).ok(),
+        let verdict = match (parsed, TapeNode::root(&tape)) {
+            (Ok(()), Some(root)) => Some(judge(root, schema, numbering, plain, payload.len())),
             _ => None,
         };
         self.tape = tape.reset();
         if payload.len() > KEPT_FRAME_BYTES {
             *self = FrameParser::new();
         }
-        frame
+        verdict
     }
 }
 
-/// The exact path: the only one that refuses, and so the one that finds the words.
 fn exact(schema: Option<&Schema>, numbering: Numbering, payload: &[u8]) -> Result<PublishFrame, Refusal> {
     let value = json::parse(payload).map_err(|error| Refusal::BadFrame(error.to_string()))?;
-    frame(&value, schema, numbering, false, payload.len()).map_err(|failure| match failure {
+    judge(&value, schema, numbering, false, payload.len())
+}
+
+/// Accepts a parsed frame or finds the words for why not.
+fn judge<'a, N: Node<'a>>(
+    root: N,
+    schema: Option<&Schema>,
+    numbering: Numbering,
+    plain: bool,
+    payload_bytes: usize,
+) -> Result<PublishFrame, Refusal> {
+    frame(root, schema, numbering, plain, payload_bytes).map_err(|failure| match failure {
         Failure::Shape(detail) => Refusal::BadFrame(detail.to_owned()),
         Failure::TooMuch => Refusal::Rejected(format!(
-            "the frame's rows take over {MAX_BODY_BYTES} bytes when written out; publish fewer rows at once"
+            "the frame's rows take over {} bytes when written out; publish fewer rows at once",
+            body_limit(payload_bytes)
         )),
         Failure::Row => Refusal::Rejected(
             schema
-                .and_then(|schema| explain(schema, &objects(&value, numbering)))
+                .and_then(|schema| explain(schema, &objects(root, numbering)))
                 .unwrap_or_else(|| "a row does not fit the schema".to_owned()),
         ),
     })
 }
 
+/// The most bytes that the rows of a frame may take. Rows are addressed with 32 bits.
+fn body_limit(payload_bytes: usize) -> usize {
+    payload_bytes.saturating_mul(4).saturating_add(BODY_ALLOWANCE_BYTES).min(u32::MAX as usize)
+}
+
 /// The rows of a frame whose shape is right.
-fn objects(value: &Json, numbering: Numbering) -> Vec<&[(String, Json)]> {
-    let rows = match (numbering, value) {
-        (Numbering::ExactlyOnce, Json::Array(items)) => items.get(1).unwrap_or(value),
-        _ => value,
+fn objects<'a, N: Node<'a>>(root: N, numbering: Numbering) -> Vec<Vec<(String, Json)>> {
+    let rows = match (numbering, root.view()) {
+        (Numbering::ExactlyOnce, View::Array(mut pair)) => pair.nth(1).unwrap_or(root),
+        _ => root,
     };
-    let items = match rows {
-        Json::Array(items) => items.as_slice(),
-        other => std::slice::from_ref(other),
-    };
-    items
-        .iter()
-        .filter_map(|item| match item {
-            Json::Object(entries) => Some(entries.as_slice()),
-            _ => None,
-        })
-        .collect()
+    match rows.view() {
+        View::Object(entries) => vec![to_members::<N>(entries)],
+        View::Array(items) => items
+            .filter_map(|item| match item.view() {
+                View::Object(entries) => Some(to_members::<N>(entries)),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
 }
 
 enum Failure {
@@ -188,7 +206,7 @@ fn frame<'a, N: Node<'a>>(
         (Numbering::ExactlyOnce, _) => return Err(NUMBERED_SHAPE),
     };
     let wrong = || if numbering == Numbering::Plain { ROW_SHAPE } else { NUMBERED_SHAPE };
-    let mut encoder = Rows { batch: RowBatch::default(), schema, plain };
+    let mut encoder = Rows { batch: RowBatch::default(), schema, plain, limit_bytes: body_limit(payload_bytes) };
     match rows.view() {
         View::Object(entries) => {
             encoder.batch.body.reserve(payload_bytes + payload_bytes / 4 + 32);
@@ -235,6 +253,7 @@ struct Rows<'s> {
     batch: RowBatch,
     schema: Option<&'s Schema>,
     plain: bool,
+    limit_bytes: usize,
 }
 
 impl Rows<'_> {
@@ -246,7 +265,7 @@ impl Rows<'_> {
             None => push_any(body, row, self.plain),
         }
         body.push(b'\n');
-        if body.len() > MAX_BODY_BYTES {
+        if body.len() > self.limit_bytes {
             return Err(Failure::TooMuch);
         }
         self.batch.ends.push(body.len() as u32);

@@ -7,4 +7,4 @@ mod value;
 
 pub use parse::{JsonError, MAX_DEPTH, MAX_INTEGER_DIGITS, parse};
 pub use text::{push_f64, push_i64, push_plain_string, push_string};
-pub use value::Json;
+pub use value::{Json, Members};

@@ -1,18 +1,13 @@
 //! The strict parser of wire.md section 4.4. It is small and exact rather than fast: publish frames come here
 //! only when the fast path cannot decide, filters and tests always.
 
-use std::collections::HashMap;
-
-use super::value::Json;
+use super::value::{Json, Members};
 
 /// The deepest nesting of arrays and objects that is read.
 pub const MAX_DEPTH: usize = 512;
 
 /// The longest integer that is read, in characters; doubles may be written with any number of digits.
 pub const MAX_INTEGER_DIGITS: usize = 4300;
-
-/// From this many keys on an object finds its duplicates by hashing.
-const HASHED_KEYS: usize = 16;
 
 /// Why a text is not JSON, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -124,7 +119,7 @@ impl Parser<'_> {
 
     fn object(&mut self) -> Result<Json, JsonError> {
         self.enter()?;
-        let mut entries = Entries::default();
+        let mut members = Members::default();
         if !self.eat(b'}') {
             loop {
                 self.skip_space();
@@ -136,7 +131,7 @@ impl Parser<'_> {
                 if !self.eat(b':') {
                     return self.fail("expected : after a key");
                 }
-                entries.put(key, self.value()?);
+                members.put(key, self.value()?);
                 self.skip_space();
                 if self.eat(b'}') {
                     break;
@@ -147,7 +142,7 @@ impl Parser<'_> {
             }
         }
         self.depth -= 1;
-        Ok(Json::Object(entries.list))
+        Ok(Json::Object(members.into_vec()))
     }
 
     fn string(&mut self) -> Result<String, JsonError> {
@@ -272,38 +267,6 @@ impl Parser<'_> {
             return self.fail("the integer has too many digits");
         }
         Ok(text.parse().map_or_else(|_| Json::Wide(text.to_owned()), Json::Int))
-    }
-}
-
-/// The entries of an object being read.
-#[derive(Default)]
-struct Entries {
-    list: Vec<(String, Json)>,
-    index: HashMap<String, usize>,
-}
-
-impl Entries {
-    /// The last value of a key wins, at the place of the first.
-    fn put(&mut self, key: String, value: Json) {
-        match self.find(&key) {
-            Some(place) => self.list[place].1 = value,
-            None => {
-                if self.list.len() >= HASHED_KEYS {
-                    self.index.insert(key.clone(), self.list.len());
-                }
-                self.list.push((key, value));
-            }
-        }
-    }
-
-    fn find(&mut self, key: &str) -> Option<usize> {
-        if self.list.len() < HASHED_KEYS {
-            return self.list.iter().position(|(known, _)| known == key);
-        }
-        if self.index.is_empty() {
-            self.index = self.list.iter().enumerate().map(|(place, (known, _))| (known.clone(), place)).collect();
-        }
-        self.index.get(key).copied()
     }
 }
 

@@ -1,5 +1,7 @@
 //! A JSON value that loses nothing: key order, the difference of `1` and `1.0`, integers of any size.
 
+use std::collections::HashMap;
+
 use super::text::{push_f64, push_i64, push_string};
 
 /// A parsed JSON value. Objects are already free of duplicate keys (first position, last value).
@@ -80,5 +82,46 @@ impl Json {
             Json::Array(_) => "an array",
             Json::Object(_) => "an object",
         }
+    }
+}
+
+/// From this many keys on an object finds its duplicates by hashing.
+const HASHED_KEYS: usize = 16;
+
+/// The members of an object being built: the last value of a key counts, at the place of the first.
+#[derive(Debug, Default)]
+pub struct Members {
+    list: Vec<(String, Json)>,
+    places: Option<HashMap<String, usize>>,
+}
+
+impl Members {
+    /// Adds a member, or replaces the value of one.
+    pub fn put(&mut self, key: String, value: Json) {
+        match self.find(&key) {
+            Some(place) => self.list[place].1 = value,
+            None => {
+                if let Some(places) = &mut self.places {
+                    places.insert(key.clone(), self.list.len());
+                }
+                self.list.push((key, value));
+            }
+        }
+    }
+
+    fn find(&mut self, key: &str) -> Option<usize> {
+        if self.list.len() < HASHED_KEYS {
+            return self.list.iter().position(|(known, _)| known == key);
+        }
+        let places = self.places.get_or_insert_with(|| {
+            self.list.iter().enumerate().map(|(place, (known, _))| (known.clone(), place)).collect()
+        });
+        places.get(key).copied()
+    }
+
+    /// The members in order.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<(String, Json)> {
+        self.list
     }
 }
