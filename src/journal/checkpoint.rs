@@ -9,7 +9,7 @@
 //! pages that count as moved. The log then keeps everything until the next start reads it from the beginning.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Seek as _, SeekFrom, Write as _};
+use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,29 +32,42 @@ const WARN_PAGES: u64 = 16_384;
 /// Pages by which the log grows before something is tried again that a reader may have stood in the way of.
 const RETRY_PAGES: u64 = 16;
 
-/// Gives the write-ahead log at least `bytes`, filled with zeros, which SQLite takes for no pages at all.
+/// Gives the write-ahead log at least `bytes`, filled with zeros, which SQLite takes for no pages at all. On
+/// a disk without room it stays as long as it was: commits then extend it, if they can.
 ///
 /// No connection may write meanwhile. (The log's file carries no locks; the main file must never be opened
 /// like this, because closing it again would drop SQLite's.)
 pub(super) fn reserve(journal: &Path, bytes: u64) -> Result<(), JournalError> {
-    const CHUNK: usize = 1 << 20;
     let mut path = journal.as_os_str().to_owned();
     path.push("-wal");
     let path = PathBuf::from(path);
     let extend = || -> std::io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
-        let mut length = file.seek(SeekFrom::End(0))?;
-        let zeros = vec![0; CHUNK];
-        while length < bytes {
-            let chunk = (bytes - length).min(CHUNK as u64);
-            file.write_all(&zeros[..chunk as usize])?;
-            length += chunk;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        let before = file.metadata()?.len();
+        match fill(&file, before, bytes) {
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
+                tracing::warn!(%error, "no room for the whole write-ahead log; commits fail when it is used up");
+                file.set_len(before)?;
+            }
+            filled => filled?,
         }
         file.sync_all()?;
         // The log's name must be on disk before commits rely on what is in it.
         path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
     };
     extend().map_err(|source| JournalError::Io { action: "extend the write-ahead log", path: path.clone(), source })
+}
+
+fn fill(mut file: &File, mut length: u64, bytes: u64) -> std::io::Result<()> {
+    const CHUNK: u64 = 1 << 20;
+    file.seek(SeekFrom::Start(length))?;
+    let zeros = vec![0; CHUNK as usize];
+    while length < bytes {
+        let chunk = (bytes - length).min(CHUNK);
+        file.write_all(&zeros[..chunk as usize])?;
+        length += chunk;
+    }
+    Ok(())
 }
 
 /// Moves what it can without waiting for anyone. Returns the pages in the log and how many are moved.
@@ -88,6 +101,8 @@ struct Shared {
     running: AtomicBool,
     /// A sync failed: the log must not start over any more.
     broken: AtomicBool,
+    /// The last pass failed, and that was said.
+    failing: AtomicBool,
     moved: AtomicU64,
     passes: AtomicU64,
 }
@@ -100,8 +115,14 @@ impl Shared {
                 %error,
                 "the journal could not be synced; its write-ahead log grows until the process is started again"
             );
-        } else {
-            tracing::warn!(%error, "the write-ahead log cannot be moved into the journal");
+        } else if !self.failing.swap(true, Ordering::Relaxed) {
+            tracing::error!(%error, "the write-ahead log cannot be moved into the journal and grows until it can");
+        }
+    }
+
+    fn succeeded(&self) {
+        if self.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("the write-ahead log can be moved into the journal again");
         }
     }
 }
@@ -203,6 +224,7 @@ impl Checkpointer {
         self.finished += 1;
         match outcome {
             Ok((_, moved)) => {
+                self.shared.succeeded();
                 Moved { log: self.log, pages: moved as u32 }.store(&self.shared.moved);
                 if moved < self.pages && self.pages >= self.warn_at_pages {
                     self.warn_at_pages = self.pages.saturating_mul(2);
@@ -282,6 +304,7 @@ fn run(connection: &Connection, requests: &Receiver<u32>, finished: &Sender<()>,
             Ok(moved) => {
                 Moved { log, pages: moved as u32 }.store(&shared.moved);
                 shared.passes.fetch_add(1, Ordering::Relaxed);
+                shared.succeeded();
             }
             Err(error) => shared.failed(&error),
         }

@@ -63,16 +63,17 @@ pub(super) fn create_batches(stream: u32) -> String {
     )
 }
 
-/// Opens the journal for writing, brings it to the current format and leaves its log empty.
+/// Opens the journal for writing, brings it to the current format and, if possible, leaves its log empty.
 pub(super) fn open_writer(path: &Path, settings: &JournalSettings) -> Result<Connection, JournalError> {
     let fail = |action| move |source| JournalError::Sql { action, path: path.to_owned(), source };
     let connection = Connection::open(path).map_err(fail("open the file"))?;
     check_owner(&connection, path)?;
     configure_writer(&connection, settings).map_err(fail("choose settings"))?;
     upgrade(&connection, path)?;
-    connection
-        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        .map_err(fail("bring the log into the file"))?;
+    // What a crash left in the log is valid where it is; moving it only makes the next start shorter.
+    if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+        tracing::warn!(%error, journal = %path.display(), "the write-ahead log cannot be moved into the journal yet");
+    }
     Ok(connection)
 }
 

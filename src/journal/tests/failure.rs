@@ -142,3 +142,22 @@ fn a_journal_that_another_program_locks_fails_frames_and_recovers() {
     drop(other);
     rig.stop();
 }
+
+#[test]
+fn a_journal_opens_on_a_disk_without_room() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let rig = Rig::start(dir.path(), &[spec("a")]);
+    rig.append(1, 1, 0, &["{}"]);
+    rig.outcomes(1);
+    rig.stop();
+    std::fs::write(dir.path().join("journal.db-wal"), "").expect("written");
+    let full = arm(Call::Write, &dir.path().join("journal.db-wal"), libc::ENOSPC, ALWAYS);
+    let rig = Rig::start(dir.path(), &[spec("a")]);
+    assert_eq!(texts(&rig.replay(1, 1, 2, 1 << 20).0), ["[1,0,{}]"]);
+    rig.append(1, 2, 0, &["{}"]);
+    assert!(failed(&rig.outcomes(1)));
+    drop(full);
+    rig.append(1, 3, 0, &["{}"]);
+    assert_eq!(rig.outcomes(1), [(3, ok(2, 1))]);
+    rig.stop();
+}

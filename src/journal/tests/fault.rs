@@ -77,3 +77,12 @@ unsafe extern "C" fn pwrite64(fd: libc::c_int, bytes: *const libc::c_void, count
     // SAFETY: the caller vouches for `count` bytes at `bytes`, as for the C library's function.
     unsafe { libc::syscall(libc::SYS_pwrite64, fd, bytes, count, offset) as isize }
 }
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(fd: libc::c_int, bytes: *const libc::c_void, count: usize) -> isize {
+    if fails(Call::Write, fd) {
+        return -1;
+    }
+    // SAFETY: the caller vouches for `count` bytes at `bytes`, as for the C library's function.
+    unsafe { libc::syscall(libc::SYS_write, fd, bytes, count) as isize }
+}
