@@ -1,6 +1,7 @@
 """Starting, stopping and killing the server under test through its adapter."""
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -46,6 +47,20 @@ class VerbFailed(Exception):
     """An offline verb ended with an error."""
 
 
+def spawn(command: list[str], log: Path) -> subprocess.Popen:
+    """Start a server in a process group of its own, which does not outlive this process however it ends."""
+    die_with_parent = getattr(ctypes.CDLL(None), "prctl", lambda *_: 0)
+    with open(log, "ab") as out:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            preexec_fn=lambda: die_with_parent(1, signal.SIGKILL, 0, 0, 0),
+        )
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -71,9 +86,7 @@ class Server:
         command += ["--port", str(self.port), "--streams", str(path)]
         if config.get("registry"):
             command.append("--registry")
-        log = open(self.log_path, "ab")
-        self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        log.close()
+        self.process = spawn(command, self.log_path)
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
