@@ -54,10 +54,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = listen::listen(address, 1)?.remove(0);
     println!("echo on ws://{}", listener.local_addr()?);
     let (sender, receiver) = inbox::inbox();
+    let cores = streamcast_shards::cores::allowed_cores();
+    let doorbell = streamcast_shards::doorbell::Doorbell::start(vec![sender.clone()], cores.clone())?;
     let setup = shard::Setup {
         index: 0,
-        core: streamcast_shards::cores::allowed_cores()[0],
+        core: cores[0],
         listener,
+        doorbell,
         settings: Settings::default(),
         inbox: receiver,
         peers: vec![Peer { inbox: sender, connections: Arc::new(AtomicIsize::new(0)) }],

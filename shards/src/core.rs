@@ -54,6 +54,8 @@ pub enum Command<R> {
     Connection(OwnedFd),
     /// A connection that the HTTP plane has upgraded already, and bytes that came after the head.
     Upgraded(TcpStream, UpgradeHead, Vec<u8>),
+    /// Somebody waits to be accepted.
+    Accept,
     /// Stop accepting; the sender is dropped when the listener is closed.
     CloseListener(std::sync::mpsc::Sender<()>),
     /// End the shard; connections that are left are dropped.
@@ -89,6 +91,8 @@ pub(crate) struct Core<A: App> {
     pub(crate) begun: Instant,
     /// Sockets for the tasks that read them: new connections.
     pub(crate) adopted: Vec<(OwnedFd, Option<(UpgradeHead, Vec<u8>)>)>,
+    /// The doorbell has rung.
+    pub(crate) accept: bool,
     pub(crate) close_listener: Option<std::sync::mpsc::Sender<()>>,
     pub(crate) quit: bool,
 }
@@ -230,6 +234,7 @@ impl<A: App> Core<A> {
                 Command::Upgraded(stream, head, bytes) => {
                     self.adopted.push((OwnedFd::from(stream), Some((head, bytes))));
                 }
+                Command::Accept => self.accept = true,
                 Command::CloseListener(done) => self.close_listener = Some(done),
                 Command::Quit => self.quit = true,
             }

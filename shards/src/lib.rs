@@ -9,6 +9,7 @@ mod block;
 mod conn;
 mod core;
 pub mod cores;
+pub mod doorbell;
 mod engine;
 mod feed;
 mod flush;

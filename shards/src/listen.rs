@@ -54,6 +54,7 @@ pub fn listen(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, Lis
         .map(|_| {
             let socket = socket(bound, true)?;
             socket.listen(BACKLOG_CONNECTIONS)?;
+            socket.set_nonblocking(true)?;
             Ok(TcpListener::from(socket))
         })
         .collect::<io::Result<Vec<_>>>()
@@ -97,7 +98,7 @@ fn adopt(passed: usize, count: usize) -> Result<Vec<TcpListener>, ListenError> {
             return Err(failed(io::Error::other("it does not listen")));
         }
         listener.local_addr().map_err(failed)?;
-        listener.set_nonblocking(false).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
         listeners.push(listener);
     }
     while listeners.len() < count {

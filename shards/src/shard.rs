@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -20,6 +20,7 @@ use glommio::{LocalExecutorBuilder, Placement, PoolPlacement};
 
 use crate::conn::{ConnId, Ended};
 use crate::core::{App, Command, Core, Handoff, Peer};
+use crate::doorbell::Doorbell;
 use crate::engine::{Engine, Settings};
 use crate::head::UpgradeHead;
 use crate::inbox::Inbox;
@@ -46,6 +47,8 @@ pub struct Setup<R> {
     pub core: usize,
     /// Where it accepts.
     pub listener: TcpListener,
+    /// Rings when somebody connects.
+    pub doorbell: Doorbell,
     /// Limits and periods.
     pub settings: Settings,
     /// Its inbox.
@@ -86,11 +89,13 @@ async fn run<A: App>(setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<A::S
         scratch: vec![0; READ_BYTES],
         begun: Instant::now(),
         adopted: Vec::new(),
+        accept: false,
         close_listener: None,
         quit: false,
     }));
-    let mut acceptor =
-        Some((setup.listener.as_raw_fd(), glommio::spawn_local(accept(Rc::clone(&core), setup.listener))));
+    let (index, doorbell) = (setup.index, setup.doorbell);
+    doorbell.watch(&setup.listener, index)?;
+    let mut listener = Some(setup.listener);
     let clock = glommio::spawn_local(clock(Rc::clone(&core)));
     loop {
         let (adopted, closing, quit) = {
@@ -102,18 +107,17 @@ async fn run<A: App>(setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<A::S
             start(&core, fd, upgraded);
         }
         if let Some(done) = closing {
-            if let Some((fd, task)) = acceptor.take() {
-                // Shutting a listener down refuses new connections at once, whoever still holds the descriptor.
-                // SAFETY: the task owns the descriptor until it is cancelled below.
-                unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
-                task.cancel().await;
-            }
+            listener = None;
             drop(done);
+        }
+        let rung = std::mem::take(&mut core.borrow_mut().accept);
+        if let Some(listener) = listener.as_ref().filter(|_| rung) {
+            accept(&core, listener, &doorbell)?;
         }
         if quit {
             break;
         }
-        if core.borrow().engine.has_output() {
+        if core.borrow().engine.has_output() || core.borrow().accept {
             glommio::executor().yield_task_queue_now().await;
         } else {
             work(&core).await;
@@ -127,7 +131,7 @@ async fn run<A: App>(setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<A::S
 async fn work<A: App>(core: &Rc<RefCell<Core<A>>>) {
     poll_fn(|context| {
         let mut core = core.borrow_mut();
-        if core.engine.has_output() || !core.engine.ended.is_empty() || !core.engine.drained.is_empty() {
+        if core.engine.has_output() || core.accept || !core.engine.ended.is_empty() || !core.engine.drained.is_empty() {
             return Poll::Ready(());
         }
         core.engine.flush_waker = Some(context.waker().clone());
@@ -143,62 +147,54 @@ async fn clock<A: App>(core: Rc<RefCell<Core<A>>>) {
     }
 }
 
-/// Accepts until cancelled. Where descriptors or places run out, connections wait in the kernel's queue.
-async fn accept<A: App>(core: Rc<RefCell<Core<A>>>, listener: TcpListener) {
-    let fd = listener.as_raw_fd();
-    // SAFETY: the executor's listener owns the descriptor from here on.
-    let listener = unsafe { glommio::net::TcpListener::from_raw_fd(listener.into_raw_fd()) };
-    loop {
-        while core.borrow().engine.connections() >= core.borrow().engine.settings.max_connections {
-            glommio::timer::sleep(ACCEPT_REST).await;
+/// Accepts those who wait, a bounded number. Where descriptors or places have run out, they go on waiting in the
+/// kernel's queue and the next look comes later.
+fn accept<A: App>(core: &Rc<RefCell<Core<A>>>, listener: &TcpListener, doorbell: &Doorbell) -> io::Result<()> {
+    for _ in 0..ACCEPTS_IN_A_ROW {
+        let full = core.borrow().engine.connections() >= core.borrow().engine.settings.max_connections;
+        if full {
+            look_later(core);
+            return Ok(());
         }
-        match listener.shared_accept().await {
-            // SAFETY: the accepted descriptor is a plain number that nobody owns yet.
-            Ok(stream) => admit(&core, unsafe { OwnedFd::from_raw_fd(raw(&stream)) }),
+        match accept_one(listener) {
+            Ok(socket) => admit(core, socket),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return doorbell.arm(listener, core.borrow().index);
+            }
+            // The peer gave up meanwhile.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EINTR)) => {}
             Err(_) => {
                 core.borrow_mut().engine.counts.accept_errors_total += 1;
-                glommio::timer::sleep(ACCEPT_REST).await;
-                continue;
+                look_later(core);
+                return Ok(());
             }
         }
-        for _ in 0..ACCEPTS_IN_A_ROW {
-            let full = core.borrow().engine.connections() >= core.borrow().engine.settings.max_connections;
-            match accept_waiting(fd) {
-                Some(socket) if !full => admit(&core, socket),
-                _ => break,
-            }
-        }
-        glommio::executor().yield_if_needed().await;
     }
+    core.borrow_mut().accept = true;
+    Ok(())
 }
 
-/// The descriptor inside the executor's accepted stream, which is `Copy` and closes nothing when dropped.
-fn raw(stream: &glommio::net::AcceptedTcpStream) -> RawFd {
-    stream.bind_to_executor().into_raw()
+fn look_later<A: App>(core: &Rc<RefCell<Core<A>>>) {
+    let core = Rc::clone(core);
+    glommio::spawn_local(async move {
+        glommio::timer::sleep(ACCEPT_REST).await;
+        let mut core = core.borrow_mut();
+        core.accept = true;
+        core.engine.wake_flush();
+    })
+    .detach();
 }
 
-trait IntoRaw {
-    fn into_raw(self) -> RawFd;
-}
-
-impl IntoRaw for TcpStream {
-    fn into_raw(self) -> RawFd {
-        let fd = self.as_raw_fd();
-        std::mem::forget(self);
-        fd
-    }
-}
-
-/// A connection that waits already, without waiting for one.
-fn accept_waiting(listener: RawFd) -> Option<OwnedFd> {
-    let mut poll = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
-    // SAFETY: `poll` is one valid entry; accept4 takes no addresses here and its result is checked.
+fn accept_one(listener: &TcpListener) -> io::Result<OwnedFd> {
+    // SAFETY: no address is asked for; the result is checked before it is owned.
     unsafe {
-        if libc::poll(&mut poll, 1, 0) != 1 || poll.revents & libc::POLLIN == 0 {
-            return None;
-        }
-        let fd = libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC);
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+        let fd = libc::accept4(
+            listener.as_raw_fd(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+        );
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
     }
 }
 

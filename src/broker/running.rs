@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use streamcast_shards::cores::{self, CorePlan, CoreRequest};
+use streamcast_shards::doorbell::Doorbell;
 use streamcast_shards::{Command, Handoff, Peer, Settings, UpgradeHead, inbox, listen, probe, shard};
 
 use super::build::{self, Built};
@@ -94,8 +95,10 @@ impl Broker {
             readers,
             stop_timeout: config.stop_timeout,
         };
+        let doorbell =
+            Doorbell::start(senders.clone(), broker.plan.background.clone()).map_err(BrokerError::Thread)?;
         for (index, (listener, receiver)) in listeners.into_iter().zip(inboxes).enumerate() {
-            broker.start_shard(config, index, listener, receiver, &catalog)?;
+            broker.start_shard(config, index, (listener, doorbell.clone()), receiver, &catalog)?;
         }
         let console_inbox = senders[0].clone();
         broker.http.start_sampler(move |row| {
@@ -112,7 +115,7 @@ impl Broker {
         &mut self,
         config: &Config,
         index: usize,
-        listener: TcpListener,
+        (listener, doorbell): (TcpListener, Doorbell),
         receiver: inbox::Inbox<Command<Remote>>,
         catalog: &Arc<crate::session::Catalog>,
     ) -> Result<(), BrokerError> {
@@ -129,6 +132,7 @@ impl Broker {
             index,
             core: self.plan.shards[index],
             listener,
+            doorbell,
             settings: Settings {
                 ping_s: seconds(config.keepalive.ping),
                 pong_timeout_s: seconds(config.keepalive.timeout),
@@ -222,8 +226,8 @@ impl Broker {
 /// # Errors
 /// Whatever keeps the broker from starting, serving or stopping in order.
 pub fn run(config: Config) -> Result<(), BrokerError> {
+    let signals = signals::listen().map_err(BrokerError::Thread)?;
     let broker = Broker::start(&config)?;
-    let signals = signals::listen(broker.runtime()).map_err(BrokerError::Thread)?;
     println!("streamcast-uring listens on http://{}", broker.address());
     notify::notify("READY=1");
     loop {

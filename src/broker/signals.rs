@@ -2,25 +2,33 @@
 
 use std::sync::mpsc;
 
-use tokio::runtime::Handle;
-use tokio::signal::unix::{SignalKind, signal};
-
 /// What a shell shows for a process that a signal ended.
 const KILLED_BY: i32 = 128;
 
-/// Listens on `runtime`; the receiver gets the first signal's name.
-pub(super) fn listen(runtime: &Handle) -> std::io::Result<mpsc::Receiver<&'static str>> {
+/// Takes both signals from here on; the receiver gets the first one's name. Must be called before other threads
+/// start, because they inherit that the signals are this one's to take.
+pub(super) fn listen() -> std::io::Result<mpsc::Receiver<&'static str>> {
+    // SAFETY: the set is initialised by sigemptyset before it is used; no pointer outlives its call.
+    let set = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        libc::sigaddset(&mut set, libc::SIGINT);
+        match libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) {
+            0 => set,
+            error => return Err(std::io::Error::from_raw_os_error(error)),
+        }
+    };
     let (sender, receiver) = mpsc::channel();
-    let _entered = runtime.enter();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    runtime.spawn(async move {
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut asked = false;
         loop {
-            let (name, number) = tokio::select! {
-                Some(()) = terminate.recv() => ("SIGTERM", 15),
-                Some(()) = interrupt.recv() => ("SIGINT", 2),
-            };
+            let mut number = 0;
+            // SAFETY: the set is initialised and `number` is valid for the call.
+            if unsafe { libc::sigwait(&set, &mut number) } != 0 {
+                continue;
+            }
+            let name = if number == libc::SIGINT { "SIGINT" } else { "SIGTERM" };
             if asked {
                 tracing::warn!(signal = name, "asked twice: ending at once");
                 std::process::exit(KILLED_BY + number);
@@ -28,6 +36,6 @@ pub(super) fn listen(runtime: &Handle) -> std::io::Result<mpsc::Receiver<&'stati
             asked = true;
             let _ = sender.send(name);
         }
-    });
+    })?;
     Ok(receiver)
 }
