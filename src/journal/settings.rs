@@ -28,9 +28,9 @@ pub struct JournalSettings {
 impl Default for JournalSettings {
     fn default() -> Self {
         Self {
-            page_size_bytes: 8192,
+            page_size_bytes: 4096,
             cache_bytes: 16 << 20,
-            wal_reserve_bytes: 32 << 20,
+            wal_reserve_bytes: 20 << 20,
             wal_step_bytes: 1 << 20,
             wal_checkpoint_bytes: 16 << 20,
             wal_limit_bytes: 256 << 20,
