@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use streamcast_perf::cells::{Options, SenderArguments, run_sender};
 use streamcast_perf::host::Host;
-use streamcast_perf::results::RunSettings;
+use streamcast_perf::report;
+use streamcast_perf::results::{Run, RunSettings};
 use streamcast_perf::run::{self, RunRequest};
 use streamcast_perf::scenario::Scenario;
 
@@ -33,6 +34,21 @@ enum Command {
         #[command(flatten)]
         how: How,
     },
+    /// Turn result files into tables and plots.
+    Report {
+        /// Folder of result files.
+        #[arg(default_value = "perf/results")]
+        results: PathBuf,
+        /// Write the tables to this Markdown file instead of the terminal.
+        #[arg(long)]
+        markdown: Option<PathBuf>,
+        /// Put the tables between the marks `<!-- measured: begin -->` and `<!-- measured: end -->` of this file.
+        #[arg(long)]
+        into: Option<PathBuf>,
+        /// Write a page with plots to this file.
+        #[arg(long)]
+        html: Option<PathBuf>,
+    },
     /// Print the hardware and settings that go into result files.
     Host,
     /// The sending side of `floor`.
@@ -52,7 +68,7 @@ struct How {
     #[arg(long)]
     repeats: Option<u32>,
     /// Folder for result files.
-    #[arg(long, default_value = "target/perf/results")]
+    #[arg(long, default_value = "perf/results/local")]
     out: PathBuf,
     /// Folder of peer scripts.
     #[arg(long, default_value = "perf/peers", env = "STREAMCAST_PERF_PEERS")]
@@ -99,6 +115,24 @@ fn execute(command: Command) -> Result<bool, Box<dyn std::error::Error>> {
             run_all(scenarios, how)
         }
         Command::Floor { how } => run_all(vec![Scenario::parse(FLOOR, "floor".into())?], how),
+        Command::Report { results, markdown, into, html } => {
+            let runs = Run::load_folder(&results)?;
+            let tables = report::document(&runs);
+            if let Some(path) = &html {
+                std::fs::write(path, report::page(&runs))?;
+            }
+            if let Some(path) = &into {
+                let before = std::fs::read_to_string(path)?;
+                let after = report::put_between_marks(&before, &tables);
+                std::fs::write(path, after.ok_or_else(|| format!("{} has no marks", path.display()))?)?;
+            }
+            match &markdown {
+                Some(path) => std::fs::write(path, &tables)?,
+                None if html.is_none() && into.is_none() => print!("{tables}"),
+                None => {}
+            }
+            Ok(true)
+        }
         Command::Host => {
             println!("{}", serde_json::to_string_pretty(&Host::look(&std::env::current_dir()?))?);
             Ok(true)

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
+use socket2::SockRef;
+
 use super::bench::{Bench, CellError, open_subscribers};
 use super::window::observe;
 use crate::clock;
@@ -25,6 +27,8 @@ pub struct SenderArguments {
     pub bytes: u32,
     #[arg(long)]
     pub rate: f64,
+    #[arg(long)]
+    pub congestion: Option<String>,
 }
 
 /// Measures the sender.
@@ -40,6 +44,9 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Floor, peer: &str) -> Result<Out
             ("--rate", case.rate.to_string()),
         ] {
             argv.extend([key.to_owned(), value]);
+        }
+        if let Some(congestion) = &case.congestion {
+            argv.extend(["--congestion".to_owned(), congestion.clone()]);
         }
         argv
     };
@@ -81,6 +88,10 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Floor, peer: &str) -> Result<Out
 pub fn run_sender(arguments: &SenderArguments) -> io::Result<()> {
     crate::affinity::exact_timers();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, arguments.port))?;
+    if let Some(congestion) = &arguments.congestion {
+        // Connections inherit it.
+        SockRef::from(&listener).set_tcp_congestion(congestion.as_bytes())?;
+    }
     let mut sockets: Vec<TcpStream> = Vec::new();
     while sockets.len() < arguments.subscribers {
         let mut socket = listener.accept()?.0;

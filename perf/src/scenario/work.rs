@@ -229,6 +229,8 @@ pub struct Floor {
     pub frame_bytes: u32,
     /// Rounds a second; each sends once to every subscriber.
     pub rate: f64,
+    /// Congestion control of the sender's sockets; the machine's default when absent.
+    pub congestion: Option<String>,
     #[serde(default = "warm")]
     pub warm_s: f64,
     #[serde(default = "measure")]

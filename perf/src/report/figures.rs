@@ -1,0 +1,110 @@
+//! Which figures of a case are shown, and what they are called.
+
+use crate::scenario::Work;
+
+/// Figure names and labels, in the order of a table's rows.
+pub(super) fn shown(work: &Work) -> &'static [(&'static str, &'static str)] {
+    match work {
+        Work::Fanout(_) => FANOUT,
+        Work::Ladder(_) => LADDER,
+        Work::Publish(_) => PUBLISH,
+        Work::Replay(_) => REPLAY,
+        Work::Idle(_) => IDLE,
+        Work::Disturb(_) => DISTURB,
+        Work::Floor(_) => FLOOR,
+        Work::Fsync(_) => FSYNC,
+    }
+}
+
+/// The label of a figure, or its name.
+pub(super) fn label<'n>(work: &Work, figure: &'n str) -> &'n str {
+    shown(work).iter().find(|(name, _)| *name == figure).map_or(figure, |(_, label)| label)
+}
+
+type Figures = &'static [(&'static str, &'static str)];
+
+const FANOUT: Figures = &[
+    ("p50_ms", "latency p50, ms"),
+    ("p99_ms", "latency p99, ms"),
+    ("p999_ms", "latency p99.9, ms"),
+    ("max_ms", "latency max, ms"),
+    ("ack_p50_ms", "acknowledged p50, ms"),
+    ("ack_p99_ms", "acknowledged p99, ms"),
+    ("deliveries_per_s", "deliveries/s"),
+    ("cpu_us_per_frame", "server CPU per delivery, µs"),
+    ("cores_us_per_frame", "server core busy per delivery, µs"),
+    ("cpu_us_per_row", "server CPU per row, µs"),
+    ("bytes_per_frame", "bytes a delivery"),
+    ("server_busy_pct", "server CPU, %"),
+    ("missing_frames", "missing"),
+];
+
+const LADDER: Figures = &[
+    ("deliveries_per_s", "most deliveries/s"),
+    ("cpu_ns_per_frame", "server CPU per delivery there, ns"),
+    ("p50_ms", "latency p50 there, ms"),
+    ("p99_ms", "latency p99 there, ms"),
+    ("server_busy_pct", "server CPU there, %"),
+    ("generator_busy_pct", "generator busy there, %"),
+];
+
+const PUBLISH: Figures = &[
+    ("rows_per_s", "rows/s"),
+    ("ack_p50_ms", "acknowledged p50, ms"),
+    ("ack_p99_ms", "acknowledged p99, ms"),
+    ("ack_p999_ms", "acknowledged p99.9, ms"),
+    ("ack_max_ms", "acknowledged max, ms"),
+    ("cpu_us_per_row", "server CPU per row, µs"),
+    ("server_busy_pct", "server CPU, %"),
+];
+
+const REPLAY: Figures = &[
+    ("rows_per_s", "rows/s in all"),
+    ("cpu_ns_per_row", "server CPU per row, ns"),
+    ("greeting_ms", "all connections greeted after, ms"),
+];
+
+const IDLE: Figures = &[
+    ("greeting_ms", "from exec to first greeting, ms"),
+    ("memory_mib", "resident after start, MiB"),
+    ("memory_idle_mib", "resident with idle subscribers, MiB"),
+    ("idle_subscriber_kib", "resident per idle subscriber, KiB"),
+    ("memory_active_mib", "resident with active ones too, MiB"),
+    ("p50_ms", "latency of active ones p50, ms"),
+    ("p99_ms", "latency of active ones p99, ms"),
+    ("connects_per_s", "connects/s"),
+    ("cpu_us_per_connect", "server CPU per connect, µs"),
+    ("memory_after_connects_mib", "resident after connects, MiB"),
+];
+
+const DISTURB: Figures = &[
+    ("quiet_p50_ms", "quiet p50, ms"),
+    ("disturbed_p50_ms", "disturbed p50, ms"),
+    ("quiet_p99_ms", "quiet p99, ms"),
+    ("disturbed_p99_ms", "disturbed p99, ms"),
+    ("p99_ratio", "p99 disturbed / quiet"),
+    ("quiet_p999_ms", "quiet p99.9, ms"),
+    ("disturbed_p999_ms", "disturbed p99.9, ms"),
+    ("quiet_max_ms", "quiet max, ms"),
+    ("disturbed_max_ms", "disturbed max, ms"),
+    ("memory_mib", "resident at the end, MiB"),
+];
+
+const FLOOR: Figures = &[
+    ("cpu_us_per_send", "CPU per send, µs"),
+    ("cpu_ns_per_frame", "CPU per frame, ns"),
+    ("deliveries_per_s", "frames/s"),
+    ("p50_ms", "latency p50, ms"),
+    ("p99_ms", "latency p99, ms"),
+    ("max_ms", "latency max, ms"),
+    ("server_busy_pct", "sender CPU, %"),
+    ("generator_busy_pct", "generator busy, %"),
+];
+
+const FSYNC: Figures = &[
+    ("p50_ms", "p50, ms"),
+    ("p99_ms", "p99, ms"),
+    ("p999_ms", "p99.9, ms"),
+    ("max_ms", "max, ms"),
+    ("syncs_per_s", "syncs/s"),
+];
