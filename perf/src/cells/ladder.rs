@@ -36,7 +36,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Ladder, peer: &str) -> Result<Ou
                 (good * bad).sqrt()
             }
             // Even the first step was too much: go down until something holds.
-            (None, Some(bad)) if bad > case.from / 64.0 => bad / 2.0,
+            (None, Some(bad)) if bad > case.from / 64.0 => bad / case.growth,
             _ => break,
         };
     }
