@@ -9,7 +9,7 @@ pub struct CoreTime {
     pub all: u64,
 }
 
-/// Time of the run queues of all cores, since boot.
+/// Time spent in run queues: of all tasks since boot, or of this process's threads where the kernel does not sum it up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunQueue {
     pub waited_ns: u64,
@@ -48,7 +48,7 @@ impl Reading {
         Self {
             cores,
             switches,
-            run_queue: parse_schedstat(&text("/proc/schedstat")),
+            run_queue: parse_schedstat(&text("/proc/schedstat")).or_else(own_threads),
             network,
             loopback,
             memory_used_bytes: parse_meminfo(&text("/proc/meminfo")),
@@ -88,6 +88,21 @@ pub fn parse_schedstat(text: &str) -> Option<RunQueue> {
         let all = sum.get_or_insert_default();
         all.waited_ns += waited_ns;
         all.turns += turns;
+    }
+    sum
+}
+
+/// The run queues as this process's threads saw them: many kernels tell that, but not the sum over the cores.
+fn own_threads() -> Option<RunQueue> {
+    let mut sum: Option<RunQueue> = None;
+    for thread in fs::read_dir("/proc/self/task").ok()?.flatten() {
+        // A thread may have ended since it was listed.
+        let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        if let [_, waited_ns, turns] = numbers(&text)[..] {
+            let all = sum.get_or_insert_default();
+            all.waited_ns += waited_ns;
+            all.turns += turns;
+        }
     }
     sum
 }

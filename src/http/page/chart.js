@@ -11,13 +11,32 @@ function axis(value, steps) {
   return [step, step * Math.ceil(value / step - 1e-9)];
 }
 
+/** Marks from zero to above `highest`: where the lines are, and where a value is between 0 and 1. */
+function linearAxis(highest) {
+  const [step, top] = axis(highest, 4);
+  const marks = Array.from({ length: Math.round(top / step) + 1 }, (_, index) => index * step);
+  return { marks, place: (value) => value / top };
+}
+
+/** Marks at powers of ten, with twos and fives between them where there is room; for values over several decades. */
+function logarithmicAxis(lowest, highest) {
+  const low = 10 ** Math.floor(Math.log10(lowest) + 1e-9);
+  const decade = 10 ** Math.floor(Math.log10(highest) + 1e-9);
+  const top = Math.max(10 * low, [1, 2, 5, 10].map((factor) => factor * decade).find((size) => size >= highest * 0.9999));
+  const decades = Math.log10(top / low);
+  const factors = decades > 3 ? [1] : decades > 1.5 ? [1, 3] : [1, 2, 5];
+  const marks = [];
+  for (let power = low; power <= top * 1.001; power *= 10) marks.push(...factors.map((factor) => factor * power));
+  return { marks: marks.filter((mark) => mark <= top * 1.001), place: (value) => Math.max(0, Math.log10(Math.max(value, low) / low) / decades) };
+}
+
 /** A label of an axis: no zeros behind the point. */
 const tick = (text) => text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 
 class Chart {
   /** `series(samples)` gives [{name, color, values}], one value a sample, null where there is none. */
-  constructor(parent, { title, unit, format, series, stacked, least, empty }) {
-    Object.assign(this, { title, format, series, stacked, least, empty, samples: [], cursor: null });
+  constructor(parent, { title, unit, format, series, stacked, logarithmic, least, empty }) {
+    Object.assign(this, { title, format, series, stacked, logarithmic, least, empty, samples: [], cursor: null });
     this.legend = el("div", { class: "legend" });
     this.canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": title });
     parent.append(el("figure", { class: "panel chart" },
@@ -100,15 +119,17 @@ class Chart {
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(`--${name}`).trim();
     const bands = this.bands();
-    const highest = Math.max(0, ...bands.flat().map((band) => band?.[1] ?? 0));
-    const [step, top] = axis(Math.max(highest, this.least ?? 1), 4);
+    const values = bands.flat().flatMap((point) => (point && point[1] > 0 ? [point[1]] : []));
+    const highest = values.reduce((most, value) => Math.max(most, value), this.least ?? 1);
+    const lowest = values.reduce((least, value) => Math.min(least, value), highest);
+    const { marks, place } = this.logarithmic ? logarithmicAxis(lowest, highest) : linearAxis(highest);
     const now = this.samples.at(-1)?.at ?? Date.now() / 1000;
     const bottomY = height - MARGIN.bottom, plotWidth = this.plotWidth();
     const seconds = this.window();
     const x = (at) => MARGIN.left + plotWidth * (1 - (now - at) / seconds);
-    const y = (value) => bottomY - (bottomY - MARGIN.top) * (value / top);
+    const y = (value) => bottomY - (bottomY - MARGIN.top) * place(value);
 
-    this.drawGrid(pen, { color, step, top, now, seconds, x, y, width, bottomY, font: style.getPropertyValue("--sans") });
+    this.drawGrid(pen, { color, marks, now, seconds, x, y, width, bottomY, font: style.getPropertyValue("--sans") });
     pen.save();
     pen.beginPath();
     pen.rect(MARGIN.left, 0, plotWidth + MARGIN.right, height);
@@ -118,7 +139,7 @@ class Chart {
       if (this.drawn[index].values.some((value) => value > 0)) this.drawBand(pen, bands[index], color(this.drawn[index].color), x, y);
     }
     pen.restore();
-    if (!bands.some((band) => band.some((point) => point && point[1] > 0))) {
+    if (!values.length) {
       pen.fillStyle = color("faint");
       pen.textAlign = "center";
       pen.textBaseline = "middle";
@@ -128,14 +149,14 @@ class Chart {
     this.drawLegend(color);
   }
 
-  drawGrid(pen, { color, step, top, now, seconds, x, y, width, bottomY, font }) {
+  drawGrid(pen, { color, marks, now, seconds, x, y, width, bottomY, font }) {
     pen.font = `11px ${font}`;
     pen.lineWidth = 1;
     pen.strokeStyle = color("line");
     pen.fillStyle = color("faint");
     pen.textAlign = "right";
     pen.textBaseline = "middle";
-    for (let value = 0; value <= top + step / 2; value += step) {
+    for (const value of marks) {
       const line = Math.round(y(value)) + 0.5;
       pen.beginPath();
       pen.moveTo(MARGIN.left, line);

@@ -18,8 +18,8 @@ function connectLines(name, durable, row) {
   const replay = durable ? "?offset=0" : "";
   const resume = durable ? " --offset earliest" : "";
   const python = [
-    "import asyncio, streamcast", "", `uri = ${JSON.stringify(address)}`, "async def main():",
-    `    async with streamcast.connect(uri${durable ? ", offset=0" : ""}) as rows:`,
+    "import asyncio", "from streamcast import connect", "", `uri = ${JSON.stringify(address)}`, "async def main():",
+    `    async with connect(uri${durable ? ", offset=0" : ""}) as rows:`,
     "        async for offset, ts, row in rows:", "            print(offset, row)", "", "asyncio.run(main())",
   ].join("\n");
   return [

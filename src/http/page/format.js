@@ -6,6 +6,8 @@ function count(value) {
   return value === null || value === undefined ? "–" : whole.format(value);
 }
 
+const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+
 /** [number, unit] of a value in steps of 1000. */
 function scaled(value, units) {
   let size = Math.abs(value), index = 0;

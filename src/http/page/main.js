@@ -41,7 +41,7 @@ const charts = [
   { title: "Rows", unit: "a second, by stream", format: short, stacked: true, series: rowSeries, empty: "no rows in the last five minutes" },
   { title: "Deliveries", unit: "row frames a second, by shard", format: short, stacked: true, series: shardSeries("deliveries_per_s"),
     empty: "no subscriber took a row in the last five minutes" },
-  { title: "Commit latency", unit: "begin to fsync", format: micros, least: 100, empty: "no commit in the last five minutes",
+  { title: "Commit latency", unit: "begin to fsync", format: micros, logarithmic: true, least: 1000, empty: "no commit in the last five minutes",
     series: (samples) => [line("p99", "s3", (sample) => sample.writer.commit_p99_us)(samples), line("p50", "s1", (sample) => sample.writer.commit_p50_us)(samples)] },
   { title: "Network", unit: "bytes a second", format: bytes, least: 1000, empty: "no traffic in the last five minutes",
     series: (samples) => [line("out", "s2", (sample) => total(sample.shards, "sent_bytes_per_s"))(samples),
@@ -124,7 +124,7 @@ function showTiles(sample) {
   tiles.set("rows", perSecond(rows, ["", "k", "M", "G"]), `${short(writer.commits_per_s)} commits/s`);
   tiles.set("deliveries", perSecond(deliveries, ["", "k", "M", "G"]), rows > 0 ? `${short(deliveries / rows)} per row` : "row frames to subscribers");
   tiles.set("out", perSecond(total(sample.shards, "sent_bytes_per_s"), BYTES), `${bytes(total(sample.shards, "received_bytes_per_s"))}/s received`);
-  tiles.set("connections", [count(total(sample.shards, "connections")), ""], `${count(subscribers)} subscribers, ${count(publishers)} publishers`);
+  tiles.set("connections", [count(total(sample.shards, "connections")), ""], `${counted(subscribers, "subscriber")}, ${counted(publishers, "publisher")}`);
   tiles.set("commit", writer.commit_p99_us === null ? ["–", ""] : scaled(writer.commit_p99_us, ["µs", "ms", "s"]),
     writer.failed_commits ? `${count(writer.failed_commits)} failed` : `p50 ${micros(writer.commit_p50_us)}`, writer.failed_commits ? "bad" : null);
   const slow = sample.closed.too_slow ?? 0;

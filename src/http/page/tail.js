@@ -83,6 +83,8 @@ class Tail {
     try { where = filterText(input.value, this.columns); } catch (error) {
       input.setAttribute("aria-invalid", "true");
       this.say(`Filter: ${error.message}`, "bad");
+      this.idle = "Not subscribed.";
+      this.draw();
       return;
     }
     input.removeAttribute("aria-invalid");
@@ -93,6 +95,7 @@ class Tail {
   }
 
   subscribe() {
+    this.idle = "Waiting for rows…";
     this.say("Connecting…");
     this.subscription = new Subscription(this.name, () => this.query(), {
       greeting: (greeting) => this.greeted(greeting),
@@ -133,6 +136,8 @@ class Tail {
     }
     if (code === 4400 && this.where !== null) byId("tail-where").setAttribute("aria-invalid", "true");
     this.say(`${code} ${reason}`, "bad");
+    this.idle = "Not subscribed.";
+    this.draw();
   }
 
   took(text) {
@@ -179,7 +184,7 @@ class Tail {
     const newest = this.rows.slice(-TAIL_ROWS).reverse();
     const fresh = this.seen - (this.drawnSeen ?? 0);
     const body = newest.map((text, index) => this.drawRow(text, fields, index < fresh && fresh < 50));
-    if (!body.length) body.push(el("tr", {}, el("td", { class: "empty", colspan: titles.length, text: "Waiting for rows…" })));
+    if (!body.length) body.push(el("tr", {}, el("td", { class: "empty", colspan: titles.length, text: this.idle })));
     this.drawnSeen = this.seen;
     this.table.replaceChildren(el("thead", {}, head), el("tbody", {}, ...body));
     if (newest.length) this.onRow(this.name, newest[0]);
