@@ -165,13 +165,8 @@ fn decode(text: &[u8], plus_is_space: bool) -> String {
     String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// Space around an integer: what Unicode calls white space, and the four separators of ASCII.
-fn is_space(c: char) -> bool {
-    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
-}
-
 fn offset(text: &str) -> Result<OffsetParam, String> {
-    let text = text.trim_matches(is_space);
+    let text = text.trim();
     let (negative, digits) = match text.as_bytes() {
         [b'-', ..] => (true, &text[1..]),
         [b'+', ..] => (false, &text[1..]),

@@ -90,7 +90,6 @@ fn offsets() {
         ("1_000", 1000),
         ("%095%0A", 5),
         ("%C2%A05%E2%80%A8", 5),
-        ("%1F5", 5),
         ("9223372036854775807", i64::MAX),
     ] {
         assert_eq!(offset_of(value), Some(OffsetParam::At(expected)), "{value}");
@@ -115,6 +114,7 @@ fn offsets() {
         "5+5",
         "%2B%2B5",
         "5;publish",
+        "%1F5",
         "%2B-5",
         "%2B%205",
         &"9".repeat(4301),
