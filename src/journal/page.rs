@@ -200,3 +200,46 @@ impl<'a> Builder<'a> {
         Page::Rows { frames: self.frames, rows: self.rows, next: self.next, done: self.next >= self.wanted.until }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn facts_about_any_log_are_those_of_its_offsets(parts in prop::collection::vec((any::<bool>(), 1_i64..6), 0..12)) {
+            let connection = Connection::open_in_memory().expect("opens");
+            connection
+                .execute_batch(
+                    "CREATE TABLE batches_1 (first_offset INTEGER PRIMARY KEY, count INTEGER);
+                     CREATE TABLE skipped (stream INTEGER, first_offset INTEGER, end_offset INTEGER)",
+                )
+                .expect("created");
+            let (mut rows, mut holes, mut next) = (Vec::new(), Vec::new(), 1);
+            for (is_batch, length) in parts {
+                let end = next + length;
+                if is_batch {
+                    connection.execute("INSERT INTO batches_1 VALUES (?1, ?2)", [next, length]).expect("inserted");
+                    rows.extend(next..end);
+                } else {
+                    connection.execute("INSERT INTO skipped VALUES (1, ?1, ?2)", [next, end]).expect("inserted");
+                    holes.extend(next..end);
+                }
+                next = end;
+            }
+            let mut facts = Facts { connection: &connection, stream: 1 };
+            for frontier in 1..=next {
+                for offset in [i64::MIN].into_iter().chain(0..=next + 1) {
+                    let first = rows.iter().copied().find(|row| (offset..frontier).contains(row));
+                    prop_assert_eq!(facts.first_row_at_or_above(offset, frontier).expect("asked"), first);
+                    let skipped = holes.iter().filter(|hole| (offset..frontier).contains(hole)).count() as u64;
+                    if offset <= frontier {
+                        prop_assert_eq!(facts.skipped_between(offset, frontier).expect("asked"), skipped);
+                    }
+                }
+            }
+        }
+    }
+}

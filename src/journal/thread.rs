@@ -45,3 +45,34 @@ pub(super) fn prefer_latency() {
         tracing::debug!(%error, "the scheduler grants no short time slices");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed() -> Vec<usize> {
+        // SAFETY: an all-zero cpu_set_t is a valid empty set.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the size is that of `set`, which outlives the call; 0 is the calling thread.
+        assert_eq!(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) }, 0);
+        // SAFETY: `set` is a valid set and every index is below CPU_SETSIZE.
+        (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
+    }
+
+    #[test]
+    fn a_thread_runs_where_it_is_told_if_that_exists() {
+        std::thread::spawn(|| {
+            let before = allowed();
+            pin_to(&[]);
+            pin_to(&[libc::CPU_SETSIZE as usize - 1]);
+            pin_to(&[usize::MAX]);
+            assert_eq!(allowed(), before);
+            let last = *before.last().expect("somewhere");
+            pin_to(&[last]);
+            prefer_latency();
+            assert_eq!(allowed(), [last]);
+        })
+        .join()
+        .expect("no panic");
+    }
+}

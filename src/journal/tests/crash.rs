@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use super::fault::power;
 use super::support::{Event, Rig, block_texts, settings, spec, texts};
 use crate::journal::{JournalSettings, Outcome, StreamSpec};
 
@@ -156,4 +157,40 @@ fn what_was_shown_or_acknowledged_survives_kill_9_once() {
         rig.stop();
     }
     assert!(seen.iter().all(|seen| seen.frames.len() > 500), "the rounds got somewhere");
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_power_cut() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let disk = power::follow(dir.path());
+    let small = JournalSettings { wal_reserve_bytes: 1 << 17, ..eager() };
+    let rig = Rig::start_with(dir.path(), &specs(), small.clone());
+    let mut numbers = Numbers(u64::from(std::process::id()) << 18 | 1);
+    let mut row = 0;
+    let mut ends = [1, 1];
+    for cut in 0..60 {
+        for _ in 0..1 + numbers.below(6) {
+            let stream = 1 + numbers.below(2) as u32;
+            let fill = "x".repeat(numbers.below(3000) as usize);
+            let frame: Vec<_> =
+                (0..1 + numbers.below(5)).map(|index| format!(r#"{{"n":{},"t":"{fill}"}}"#, row + index)).collect();
+            row += frame.len() as u64;
+            rig.append(stream, 1, 1, &frame);
+            ends[stream as usize - 1] += frame.len() as i64;
+            rig.outcomes(1);
+        }
+        let copy = tempfile::tempdir().expect("a directory");
+        let keep = numbers.below(3);
+        disk.cut(copy.path(), || numbers.below(2) < keep);
+        let after = Rig::start_with(copy.path(), &specs(), small.clone());
+        for (index, end) in ends.into_iter().enumerate() {
+            let found = after.counters[index].end_offset.load(std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(found, end, "cut {cut}: rows of stream {}", index + 1);
+            let stream = index as u32 + 1;
+            assert!(after.replay(stream, 1, end, 1 << 20).0 == rig.replay(stream, 1, end, 1 << 20).0, "cut {cut}");
+        }
+        after.stop();
+    }
+    assert!(rig.telemetry.writer.checkpoints_total.load(std::sync::atomic::Ordering::Relaxed) > 3);
+    rig.stop();
 }
