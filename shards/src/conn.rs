@@ -103,6 +103,8 @@ pub(crate) struct Conn<S> {
     pub(crate) paused: bool,
     /// The decoder stopped early and may hold whole messages.
     pub(crate) stopped: bool,
+    /// The peer broke the protocol: what it goes on to send is thrown away.
+    pub(crate) deaf: bool,
     /// In the engine's list of connections with bytes of their own.
     pub(crate) listed: bool,
     /// The application wants to know when its bytes are out.
@@ -143,6 +145,7 @@ impl<S> Conn<S> {
             blocked: false,
             paused: false,
             stopped: false,
+            deaf: false,
             listed: false,
             want_drained: false,
             awaiting_pong: false,

@@ -148,6 +148,9 @@ impl<A: App> Core<A> {
 
     fn on_frames(&mut self, id: ConnId, bytes: &mut [u8]) {
         let Some(conn) = self.engine.conn_mut(id) else { return };
+        if conn.deaf {
+            return;
+        }
         let mut inbound = std::mem::take(&mut conn.inbound);
         conn.stopped = false;
         let limit_bytes = conn.limit_bytes as usize;
@@ -161,11 +164,10 @@ impl<A: App> Core<A> {
             }
             Err(violation) => {
                 conn.inbound = crate::inbound::Inbound::default();
+                conn.deaf = true;
                 if conn.phase == Phase::Open {
                     conn.paused = true;
                     self.app.violation(&mut self.engine, id, violation);
-                } else {
-                    self.engine.abort(id);
                 }
             }
         }

@@ -106,6 +106,13 @@ impl<S> Engine<S> {
             let ended = if conn.peer_close == Some(code) || code == 1000 { Ended::Peer } else { Ended::Closed(code) };
             return self.remove(id, ended);
         }
+        if conn.phase == Phase::Closing && conn.deaf {
+            // Its close cannot be understood any more: it sees our close and the end of the stream, and the
+            // connection ends when it goes, without a reset that could overtake the close.
+            // SAFETY: the connection is in the table, so its task still owns the descriptor.
+            unsafe { libc::shutdown(conn.fd, libc::SHUT_WR) };
+            return;
+        }
         if let Some((feed, slot)) = conn.sub {
             let found = &mut self.feeds[feed as usize];
             let slot = &mut found.slots[slot as usize];
