@@ -10,7 +10,8 @@ use crate::stream::name::NameError;
 pub enum JournalError {
     /// Another process serves this data root.
     #[error(
-        "the data root {} is in use by process {holder}: one process serves a data root at a time; stop that process or choose another root",
+        "the data root {} is in use by process {holder}: one process serves a data root at a time; stop that \
+         process or choose another root",
         .root.display()
     )]
     InUse {
@@ -40,7 +41,10 @@ pub enum JournalError {
         source: rusqlite::Error,
     },
     /// The file is a database of something else.
-    #[error("{} is not a journal of streamcast-uring (application id {found:#x}); move it away or choose another root", .path.display())]
+    #[error(
+        "{} is not a journal of streamcast-uring (application id {found:#x}); move it away or choose another root",
+        .path.display()
+    )]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -73,7 +77,8 @@ pub enum JournalError {
     Name(#[from] NameError),
     /// The declaration differs from what is recorded.
     #[error(
-        "stream {name:?} is declared with {what} {declared}, but the journal records {recorded}; declare it as recorded, or give the new declaration another name"
+        "stream {name:?} is declared with {what} {declared}, but the journal records {recorded}; declare it as \
+         recorded, or give the new declaration another name"
     )]
     Differs {
         /// The stream.

@@ -60,7 +60,8 @@ impl Drop for RootLock {
     fn drop(&mut self) {
         // Closing is not enough: a child process that is just being started holds the same open file.
         if let Err(error) = self.file.unlock() {
-            tracing::warn!(%error, root = %self.root.display(), "the data root is not given up before the process ends");
+            let root = self.root.display();
+            tracing::warn!(%error, %root, "the data root is not given up before the process ends");
         }
     }
 }

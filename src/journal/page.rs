@@ -57,7 +57,8 @@ impl LogFacts for Facts<'_> {
         }
         let sql = format!(
             "SELECT max(first_offset, ?1) FROM batches_{0} WHERE first_offset + count > ?1 AND first_offset >=
-             coalesce((SELECT max(first_offset) FROM batches_{0} WHERE first_offset <= ?1), ?1) ORDER BY first_offset LIMIT 1",
+             coalesce((SELECT max(first_offset) FROM batches_{0} WHERE first_offset <= ?1), ?1)
+             ORDER BY first_offset LIMIT 1",
             self.stream
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
@@ -209,7 +210,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn facts_about_any_log_are_those_of_its_offsets(parts in prop::collection::vec((any::<bool>(), 1_i64..6), 0..12)) {
+        fn facts_about_any_log_are_those_of_its_offsets(
+            parts in prop::collection::vec((any::<bool>(), 1_i64..6), 0..12),
+        ) {
             let connection = Connection::open_in_memory().expect("opens");
             connection
                 .execute_batch(

@@ -162,7 +162,8 @@ impl Journal {
         let mut statement = self
             .connection
             .prepare(
-                "SELECT id, name, stream_id, schema, sort_by, exactly_once, first_offset, floor, end_offset, created_us, last_ts_us
+                "SELECT id, name, stream_id, schema, sort_by, exactly_once, first_offset, floor, end_offset,
+                        created_us, last_ts_us
                  FROM streams ORDER BY id",
             )
             .map_err(fail)?;
@@ -216,7 +217,8 @@ impl Journal {
         let transaction = self.connection.transaction().map_err(&fail)?;
         transaction
             .execute(
-                "INSERT INTO streams (name, stream_id, schema, sort_by, exactly_once, first_offset, end_offset, created_us)
+                "INSERT INTO streams
+                     (name, stream_id, schema, sort_by, exactly_once, first_offset, end_offset, created_us)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 params![
                     record.name,

@@ -93,7 +93,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(first in 0..i64::MAX / 2, steps in prop::collection::vec((1_u32..5, 0_i64..10_000), 1..50)) {
+        fn what_is_written_is_read_back(
+            first in 0..i64::MAX / 2,
+            steps in prop::collection::vec((1_u32..5, 0_i64..10_000), 1..50),
+        ) {
             let mut runs = Vec::new();
             let mut ts_us = first;
             let mut rows = 0;
