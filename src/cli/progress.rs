@@ -17,6 +17,8 @@ pub struct Progress {
     started: Instant,
     shown: Option<Instant>,
     line_open: bool,
+    /// Whether there was a connection.
+    pub connected: bool,
     /// Rows stored in this run.
     pub stored: u64,
     /// Rows of those that the broker had already.
@@ -39,6 +41,7 @@ impl Progress {
             started: Instant::now(),
             shown: None,
             line_open: false,
+            connected: false,
             stored: 0,
             dup: 0,
             known: 0,
@@ -76,9 +79,9 @@ impl Progress {
         }
     }
 
-    /// Tells the counts one last time.
+    /// Tells the counts one last time, unless nothing was begun.
     pub fn finish(&mut self) {
-        if !self.quiet {
+        if !self.quiet && self.connected {
             let counts = self.counts();
             self.say(&counts);
         }

@@ -128,7 +128,7 @@ fn tell(
     trouble: &mut Option<io::Error>,
 ) -> ControlFlow<()> {
     match event {
-        FeedEvent::Connected(_) => {}
+        FeedEvent::Connected(_) => progress.connected = true,
         FeedEvent::Known(rows) => {
             progress.known += rows;
             progress.note(&format!("the broker has {rows} rows of this publisher already; they are skipped"));

@@ -79,7 +79,7 @@ impl ClientError {
 
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => "; is the broker running, and is the port right?",
+        io::ErrorKind::ConnectionRefused => ", is a broker running there?",
         _ => "",
     }
 }

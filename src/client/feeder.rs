@@ -40,7 +40,7 @@ pub struct Feed {
 pub enum FeedEvent<'e> {
     /// A connection stands.
     Connected(&'e Greeting),
-    /// The broker has these rows already: they are skipped, or were stored although the reply was lost.
+    /// The broker has the first rows of the input already: they are skipped.
     Known(u64),
     /// Rows were stored; `dup` of them were before.
     Stored {
@@ -83,7 +83,10 @@ struct Feeder<'f, F> {
     window: Window,
     backoff: Backoff,
     begun: bool,
+    /// No more input is taken.
     ended: bool,
+    /// The caller stopped the run: what was read before is settled still.
+    stopped: bool,
     report: F,
 }
 
@@ -97,7 +100,7 @@ where
 {
     let window = Window::new(feed.publisher.is_some(), feed.window_frames);
     let backoff = Backoff::new(Some(feed.wait), seed());
-    let mut feeder = Feeder { feed, batches, window, backoff, begun: false, ended: false, report };
+    let mut feeder = Feeder { feed, batches, window, backoff, begun: false, ended: false, stopped: false, report };
     loop {
         let error = match feeder.connect().await {
             Ok(mut publisher) => match feeder.run(&mut publisher).await {
@@ -126,23 +129,28 @@ where
         let Feed { address, options, publisher, .. } = self.feed;
         let publisher = Publisher::open(address, options, publisher.as_deref()).await?;
         let _ = (self.report)(FeedEvent::Connected(publisher.greeting()));
-        if let Some(mark) = publisher.mark() {
-            let known = if self.begun {
-                self.window.resume(mark.last_seq)?
-            } else {
+        match (publisher.mark(), self.begun) {
+            (Some(mark), false) => {
                 self.window.begin(mark.last_seq);
-                if self.feed.continued { 0 } else { mark.last_seq }
-            };
-            if !self.begun && known > 0 {
-                self.batches.skip(known);
+                if mark.last_seq > 0 && !self.feed.continued {
+                    self.batches.skip(mark.last_seq);
+                    let _ = (self.report)(FeedEvent::Known(mark.last_seq));
+                }
             }
-            if known > 0 {
-                let _ = (self.report)(FeedEvent::Known(known));
-            }
+            (Some(mark), true) => match self.window.resume(mark.last_seq)? {
+                0 => {}
+                // They were stored and only the replies were lost.
+                rows => {
+                    let _ = (self.report)(FeedEvent::Stored { rows, dup: 0 });
+                }
+            },
+            (None, _) => {}
         }
         if !self.begun {
             self.begun = true;
             self.backoff = Backoff::new(self.feed.retry, seed());
+        } else if self.window.is_settled() {
+            self.backoff.succeeded();
         }
         Ok(publisher)
     }
@@ -157,7 +165,7 @@ where
                 publisher.send(frame);
             }
             if self.ended && self.window.is_settled() {
-                return Ok(());
+                return if self.stopped { Err(FeedError::Stopped) } else { Ok(()) };
             }
             let wants_input = !self.ended && self.window.has_room();
             tokio::select! {
@@ -178,7 +186,14 @@ where
                 let refused = self.window.push(lines);
                 self.refuse(&refused)
             }
-            Next::Refused(refused) => self.refuse(&[refused]),
+            Next::Refused(refused) => {
+                // Every row in the window was read before this line.
+                if self.refuse(&[refused]).is_err() {
+                    self.stopped = true;
+                    self.ended = true;
+                }
+                Ok(())
+            }
             Next::End => {
                 self.ended = true;
                 Ok(())

@@ -195,12 +195,14 @@ impl Window {
     /// The connection is gone: everything unanswered is sent again on the next one. Returns the rows of which nobody
     /// knows whether they were stored.
     pub fn disconnected(&mut self) -> u64 {
-        self.unsure_rows = if self.draining { 0 } else { self.sent_rows };
+        // Frames behind a refused one were not stored. Attempts to connect that fail change nothing.
+        let unsure = if self.draining { 0 } else { self.sent_rows };
+        self.unsure_rows = self.unsure_rows.max(unsure);
         self.sent = 0;
         self.sent_rows = 0;
         self.owed = 0;
         self.draining = false;
-        self.unsure_rows
+        unsure
     }
 
     /// Takes the mark of a new connection: rows up to it are settled. Returns how many those are.

@@ -72,6 +72,7 @@ fn a_mark_must_come_from_what_was_sent() {
     window.push(lines(4..=5));
     window.take();
     assert_eq!(window.disconnected(), 3);
+    assert_eq!(window.disconnected(), 0, "an attempt to connect failed");
     assert!(matches!(window.resume(9), Err(ClientError::Mark(_))));
     assert!(matches!(window.resume(14), Err(ClientError::Mark(_))));
     assert_eq!(window.resume(12).ok(), Some(2));
