@@ -61,8 +61,8 @@ struct How {
     /// Peers to measure instead of the scenario's, separated by commas.
     #[arg(long, value_delimiter = ',')]
     peer: Option<Vec<String>>,
-    /// Cases to measure instead of all, separated by commas.
-    #[arg(long, value_delimiter = ',')]
+    /// A case to measure instead of all; may be given again.
+    #[arg(long)]
     case: Option<Vec<String>>,
     /// How often each scenario is run, instead of what it says.
     #[arg(long)]

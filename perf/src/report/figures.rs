@@ -87,6 +87,7 @@ const DISTURB: Figures = &[
     ("disturbed_p999_ms", "disturbed p99.9, ms"),
     ("quiet_max_ms", "quiet max, ms"),
     ("disturbed_max_ms", "disturbed max, ms"),
+    ("replay_s", "replay took, s"),
     ("memory_mib", "resident at the end, MiB"),
 ];
 
