@@ -28,7 +28,7 @@ const ROOMS: &[Room] = &[
     room("schema", &[], &[]),
     room("wire", &["schema"], &["Block", "frame"]),
     room("stream", &["schema", "wire"], &[]),
-    room("journal", &["schema", "stream", "telemetry", "wire"], &["Block", "frame"]),
+    room("journal", &["schema", "stream", "telemetry", "wire"], &["Block", "cores", "frame"]),
     room("lake", &["journal", "schema", "stream", "telemetry", "wire"], &[]),
     room("session", &["journal", "schema", "stream", "telemetry", "wire"], ANY),
     room("telemetry", &[], &[]),

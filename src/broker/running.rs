@@ -197,6 +197,8 @@ impl Broker {
         if left > 0 {
             tracing::warn!(connections = left, "some peers did not close in time and are cut off");
         }
+        // An open reader would keep the write-ahead log's file from being folded in.
+        drop(self.readers);
         let committed = self.writer.stop(deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1)));
         for peer in &self.peers {
             peer.inbox.send(Command::Quit, 0);
@@ -210,7 +212,6 @@ impl Broker {
             };
             failed = failed.or(Some(BrokerError::Shard { shard, detail }));
         }
-        drop(self.readers);
         self.http.stop(Duration::from_millis(500));
         committed?;
         failed.map_or(Ok(()), Err)

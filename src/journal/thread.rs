@@ -1,7 +1,9 @@
 //! Where a thread runs and how soon it gets there.
 
-/// The time slice that the writer asks for. The kernel takes 0.1 ms at least.
-const SHORT_SLICE_NS: u64 = 100_000;
+pub(super) use streamcast_shards::cores::prefer_latency;
+
+/// The time slice that the writer asks for; the kernel gives 0.1 ms at least.
+pub(super) const WRITER_SLICE_NS: u64 = 100_000;
 
 /// Lets the calling thread run on `cores` only. Empty means anywhere. A refusal is logged and ignored: the
 /// thread then runs where the system puts it.
@@ -20,29 +22,6 @@ pub(super) fn pin_to(cores: &[usize]) {
     if refused {
         let error = std::io::Error::last_os_error();
         tracing::warn!(?cores, %error, "cannot pin the thread; it runs wherever the system puts it");
-    }
-}
-
-/// Asks the scheduler for short time slices, in return for which the calling thread gets the processor soon
-/// after every sync, even when others compute on the same core. It gets no larger share by it.
-///
-/// Kernels before 6.12 do not know this and a thread with a real-time policy does not need it: both stay as
-/// they are.
-pub(super) fn prefer_latency() {
-    // SAFETY: an all-zero sched_attr is valid; the kernel fills it in.
-    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
-    let size = size_of::<libc::sched_attr>() as u32;
-    // SAFETY: `attributes` is writable and `size` is its size; 0 is the calling thread.
-    let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) } == 0;
-    if !known || attributes.sched_policy != libc::SCHED_OTHER as u32 {
-        return;
-    }
-    attributes.size = size;
-    attributes.sched_runtime = SHORT_SLICE_NS;
-    // SAFETY: `attributes` is what the kernel gave for this thread, but for the slice.
-    if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } != 0 {
-        let error = std::io::Error::last_os_error();
-        tracing::debug!(%error, "the scheduler grants no short time slices");
     }
 }
 
@@ -69,7 +48,7 @@ mod tests {
             assert_eq!(allowed(), before);
             let last = *before.last().expect("somewhere");
             pin_to(&[last]);
-            prefer_latency();
+            prefer_latency(WRITER_SLICE_NS);
             assert_eq!(allowed(), [last]);
         })
         .join()

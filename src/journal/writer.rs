@@ -16,7 +16,7 @@ use super::job::{Append, ClaimRef, CommitSink, GroupCommit, Job};
 use super::lock::RootLock;
 use super::plan::{Batch, Plan, StreamState};
 use super::store::Store;
-use super::thread::{pin_to, prefer_latency};
+use super::thread::{WRITER_SLICE_NS, pin_to, prefer_latency};
 use crate::stream::offsets::CommitProof;
 use crate::telemetry::Telemetry;
 
@@ -88,7 +88,7 @@ impl Writer {
             .name(name.clone())
             .spawn(move || {
                 pin_to(core.as_slice());
-                prefer_latency();
+                prefer_latency(WRITER_SLICE_NS);
                 worker.run();
                 // The root is given up only after the database is closed.
                 drop(lock);
