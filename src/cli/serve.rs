@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use streamcast_shards::cores::{self, CoreError, CoreRequest};
+
 use super::common::{Overrides, start_logging};
 use super::exit::Exit;
 use crate::broker;
@@ -39,8 +41,13 @@ pub fn run(args: Args) -> Exit {
         Err(error) => return Exit::config(&error),
     };
     if args.check {
-        print!("{}", describe(&config, file.as_deref()));
-        return Exit::Done;
+        return match core_plan(&config) {
+            Ok(cores) => {
+                print!("{}", describe(&config, file.as_deref(), &cores));
+                Exit::Done
+            }
+            Err(error) => Exit::Usage.because(error),
+        };
     }
     if let Err(error) = start_logging(config.log) {
         return Exit::Usage.because(error);
@@ -66,15 +73,28 @@ fn configure(file: Option<PathBuf>, overrides: Overrides) -> Result<(Config, Opt
     Ok((config, file))
 }
 
+/// Which core would do what on this machine.
+fn core_plan(config: &Config) -> Result<String, CoreError> {
+    let request = CoreRequest {
+        cores: config.cores.cores.clone(),
+        writer_core: config.cores.writer_core,
+        background_cores: config.cores.background_cores.clone(),
+    };
+    let plan = cores::plan(&request, &cores::allowed_cores())?;
+    let list = cores::format_list;
+    let missing =
+        if plan.unavailable.is_empty() { String::new() } else { format!("; not there: {}", list(&plan.unavailable)) };
+    Ok(format!("shards {}, writer {}, background {}{missing}", list(&plan.shards), plan.writer, list(&plan.background)))
+}
+
 /// What would be served, for people.
-fn describe(config: &Config, file: Option<&Path>) -> String {
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "chosen at start".to_owned());
+fn describe(config: &Config, file: Option<&Path>, cores: &str) -> String {
     let file = file.map_or_else(|| "no file, defaults".to_owned(), |path| path.display().to_string());
     let mut lines = vec![
         format!("{:<12}{file}", "config"),
         format!("{:<12}{}{}", "listen", config.listen, if config.insecure { " (insecure)" } else { "" }),
         format!("{:<12}{}", "root", config.root.display()),
-        format!("{:<12}{}", "cores", text(&config.cores.cores)),
+        format!("{:<12}{cores}", "cores"),
         format!("{:<12}{}", "stats", config.stats.path().unwrap_or("off")),
         format!("{:<12}{}", "streams", config.streams.len()),
     ];
