@@ -197,6 +197,36 @@ pub struct Histogram {
     pub buckets: [AtomicU64; 32],
     /// Sum of all values.
     pub sum: AtomicU64,
+    /// The same counts, finer.
+    pub fine: FineBuckets,
+}
+
+/// Four buckets for each of the histogram's, not cumulative: bucket `4 * e + s` counts values from `2^e * (1 + s / 4)`
+/// to below `2^e * (1 + (s + 1) / 4)`; the first one also counts 0, the last one everything above it.
+pub struct FineBuckets(pub [AtomicU64; 128]);
+
+impl Default for FineBuckets {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl FineBuckets {
+    /// The bucket of a value.
+    #[must_use]
+    pub fn index(value: u64) -> usize {
+        let value = value.max(1);
+        let exponent = value.ilog2();
+        let quarter = if exponent >= 2 { value >> (exponent - 2) } else { value << (2 - exponent) } & 3;
+        (4 * exponent as usize + quarter as usize).min(127)
+    }
+
+    /// The least value of a bucket, and the least value above it.
+    #[must_use]
+    pub fn bounds(index: usize) -> (f64, f64) {
+        let edge = |index: usize| (1u64 << (index / 4)) as f64 * (1.0 + (index % 4) as f64 / 4.0);
+        (if index == 0 { 0.0 } else { edge(index) }, edge(index + 1))
+    }
 }
 
 impl Histogram {
@@ -204,6 +234,7 @@ impl Histogram {
     pub fn record(&self, value: u64) {
         let bucket = (64 - value.leading_zeros() as usize).min(self.buckets.len() - 1);
         self.buckets[bucket].fetch_add(1, Relaxed);
+        self.fine.0[FineBuckets::index(value)].fetch_add(1, Relaxed);
         self.sum.fetch_add(value, Relaxed);
     }
 
@@ -211,5 +242,20 @@ impl Histogram {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_within_the_bounds_of_its_bucket() {
+        for value in (0..3_000).chain((12..31).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1])) {
+            let (low, high) = FineBuckets::bounds(FineBuckets::index(value));
+            assert!(low <= value as f64 && (value as f64) < high, "{value} is not from {low} to below {high}");
+            assert!(value < 8 || high <= low * 1.25, "from {low} to {high} is wide");
+        }
+        assert_eq!(FineBuckets::index(u64::MAX), 127);
     }
 }

@@ -82,3 +82,37 @@ fn start_feeds(options: &DemoOptions, serving: &Serving) -> Result<(), ClientErr
     serving.runtime.spawn(publish(address(HOST)?, HostSource::new(clock.now_us()), clock));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no broker today")]
+    struct NoBroker;
+
+    #[test]
+    fn a_rate_out_of_bounds_never_reaches_a_broker() {
+        for rate_rows_per_s in [0.0, 0.99, 100_001.0, -1.0, f64::NAN, f64::INFINITY] {
+            let options = DemoOptions { rate_rows_per_s, ..DemoOptions::default() };
+            let outcome = run(&options, |_, _| -> Result<(), NoBroker> { panic!("served") });
+            assert!(matches!(outcome, Err(DemoError::Rate(_))), "{rate_rows_per_s}");
+        }
+    }
+
+    #[test]
+    fn its_folder_is_there_for_the_broker_and_gone_after_it_also_when_it_fails() {
+        for fails in [false, true] {
+            let mut seen = PathBuf::new();
+            let outcome = run(&DemoOptions::default(), |config, _| {
+                assert!(config.root.is_dir());
+                seen = config.root;
+                if fails { Err(NoBroker) } else { Ok(()) }
+            });
+            assert_eq!(matches!(outcome, Err(DemoError::Broker(NoBroker))), fails);
+            assert!(!seen.as_os_str().is_empty() && !seen.exists());
+        }
+    }
+}
