@@ -155,6 +155,23 @@ fn the_examples_comments_show_the_defaults() {
     assert_eq!(Config { streams, root, log, ..shown }, plain);
 }
 
+/// The documentation has a row for every key of the example.
+#[test]
+fn every_key_is_documented() {
+    let documentation = include_str!("../../docs/operations.md");
+    let keys = EXAMPLE.lines().filter_map(|line| {
+        let (key, _) = line.trim_start_matches('#').split_once(" = ")?;
+        (line.starts_with('#') && !key.contains(' ')).then_some(key)
+    });
+    let keys: Vec<&str> = keys.collect();
+    assert!(keys.len() > 20, "{keys:?}");
+    for key in keys {
+        let documented =
+            documentation.contains(&format!("`{key}`")) || documentation.contains(&format!("`limits.{key}`"));
+        assert!(documented, "{key} is not in docs/operations.md");
+    }
+}
+
 #[test]
 fn errors_name_the_place_and_the_way_out() {
     let in_stream = |text: &str| format!("{STREAM}{text}");

@@ -37,7 +37,7 @@ fn backlog(host: &Host) -> Finding {
     let (queue, half_open) = (read("net.core.somaxconn"), read("net.ipv4.tcp_max_syn_backlog"));
     let found = format!("{} connections wait to be accepted, {} half open", known(queue), known(half_open));
     if queue.is_some_and(|queue| queue < 4_096) || half_open.is_some_and(|half_open| half_open < 1_024) {
-        let fix = "sysctl -w net.core.somaxconn=65535 net.ipv4.tcp_max_syn_backlog=65535";
+        let fix = "install deploy/90-streamcast-uring.conf, or: sysctl -w net.core.somaxconn=8192 net.ipv4.tcp_max_syn_backlog=16384";
         return Finding::warn("accept queue", found, fix);
     }
     Finding::ok("accept queue", found)
@@ -49,7 +49,7 @@ fn send_buffers(host: &Host) -> Finding {
     let most = found.split_whitespace().nth(2).and_then(|most| most.parse::<u64>().ok()).unwrap_or(0);
     let shown = format!("tcp_wmem {}", found.split_whitespace().collect::<Vec<_>>().join(" "));
     if most < 1 << 20 {
-        let fix = "sysctl -w net.ipv4.tcp_wmem='4096 65536 4194304', so that a burst fits a slow peer's buffer";
+        let fix = "sysctl -w net.ipv4.tcp_wmem='4096 16384 4194304', so that a burst fits a slow peer's buffer";
         return Finding::warn(NAME, shown, fix);
     }
     Finding::ok(NAME, shown)
