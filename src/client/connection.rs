@@ -207,3 +207,7 @@ fn failure(error: Error) -> ClientError {
         other => ClientError::Protocol(other.to_string()),
     }
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;
