@@ -85,6 +85,7 @@ fn a_configuration_is_checked() {
         "0.0.0.0:0 (insecure)",
         "",
     );
+    check(&[("streamcast.toml", "[[stream]]\nname = \"_console\"\n")], &["--check"], 2, "", "the broker's own");
     check(&[("data", "")], &["--check"], 2, "", "data: the data root is no directory");
     check(&[], &["--check", "--cores", "8000"], 2, "", "8000");
 }

@@ -8,6 +8,7 @@ use super::common::{Overrides, start_logging};
 use super::exit::Exit;
 use crate::broker;
 use crate::config::{Config, ConfigError, EXAMPLE, Slow, StreamConfig};
+use crate::http::console;
 use crate::schema::Schema;
 
 /// The configuration that is read when none is named.
@@ -70,7 +71,13 @@ fn configure(file: Option<PathBuf>, overrides: Overrides) -> Result<(Config, Opt
     };
     overrides.apply(&mut config);
     config.check()?;
-    Ok((config, file))
+    match config.streams.iter().find(|stream| console::is_internal(&stream.name)) {
+        Some(stream) => {
+            let message = format!("the stream name `{}` is the broker's own; choose another", stream.name);
+            Err(ConfigError::whole(message))
+        }
+        None => Ok((config, file)),
+    }
 }
 
 /// Which core would do what on this machine.

@@ -38,7 +38,7 @@ impl fmt::Display for Origin {
 
 impl ConfigError {
     /// An error about the configuration as a whole.
-    pub(super) fn whole(message: impl Into<String>) -> Self {
+    pub fn whole(message: impl Into<String>) -> Self {
         Self { origin: Origin::Whole, message: message.into(), excerpt: None }
     }
 
