@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import unittest
 
 from broker import A, Broker, Case, Closed, row, rows, stream
@@ -91,14 +92,30 @@ class Backlog(Case):
             self.assertEqual(end.code, 4429)
 
     async def test_a_replay_that_outlasts_the_backlog_goes_on_from_the_log(self):
+        """A reader that takes its time and never stops: what comes live meanwhile is far more than its backlog."""
         async with Broker(stream("r", A, max_backlog=16, max_replay=None)) as broker:
-            before = await self.fill(broker, "r", 100)
+            before = await self.fill(broker, "r", 150)
             peer, hello = await Stalled.open(broker, "r?offset=1")
             self.assertEqual(hello["replay"], [1, before + 1])
-            total = before + await self.fill(broker, "r", 100)
-            Stalled.wake(peer)
-            offsets, end = await drain(peer)
-            self.assertEqual((offsets, end), (list(range(1, total + 1)), None))
+            offsets: list[int] = []
+
+            async def trickle(count: int, pause: float) -> None:
+                while len(offsets) < count:
+                    Stalled.wake(peer)
+                    offsets.extend(json.loads(payload)[0] for payload in await asyncio.wait_for(peer.take(), 10))
+                    peer.transport.pause_reading()
+                    await asyncio.sleep(pause)
+
+            async with asyncio.timeout(60):
+                began = time.monotonic()
+                while time.monotonic() - began < 1.5:
+                    await trickle(len(offsets) + 1, 0.02)
+                self.assertLess(len(offsets), before, "the replay was over too soon to show anything")
+                slowly = asyncio.create_task(trickle(before, 0.01))
+                total = before + await self.fill(broker, "r", 100)
+                await slowly
+                await trickle(total, 0)
+            self.assertEqual(offsets, list(range(1, total + 1)))
 
     async def test_slow_replay_serves_a_stalled_subscriber_from_the_log(self):
         async with Broker(stream("r", A, max_backlog=16, max_replay=None, slow="replay")) as broker:
