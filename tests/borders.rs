@@ -33,7 +33,7 @@ const ROOMS: &[Room] = &[
     room("session", &["journal", "schema", "stream", "telemetry", "wire"], ANY),
     room("telemetry", &[], &[]),
     room("logging", &["config"], &[]),
-    room("config", &["schema", "wire"], &["cores"]),
+    room("config", &["schema", "stream", "wire"], &["cores"]),
     room("http", &["telemetry", "wire"], &[]),
     room("client", &["schema", "wire"], &[]),
     room("demo", &["broker", "client", "config", "schema", "wire"], &[]),
@@ -167,7 +167,7 @@ fn files_tell_one_thing() {
         if lines > MAX_LINES {
             let _ = writeln!(wrong, "{}: {lines} lines, at most {MAX_LINES}", file.path);
         }
-        if file.path.ends_with("/mod.rs") && file.code.split_whitespace().any(|word| word == "fn") {
+        if file.path.ends_with("/mod.rs") && !file.is_test() && file.code.split_whitespace().any(|word| word == "fn") {
             let _ = writeln!(wrong, "{}: mod.rs lists what there is and does nothing", file.path);
         }
     }

@@ -221,6 +221,7 @@ class Storm:
         others = [kind for kind in wrong if kind not in named]
         print(", ".join(f"{wrong[kind]} {kind}" for kind in (*named, *others)))
         self.failed = bool(wrong)
+        print(f"{kills} passed, {sum(wrong.values())} failed")
 
 
 def main() -> None:
