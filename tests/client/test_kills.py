@@ -137,7 +137,6 @@ class Kills(Case):
     async def test_cursor_over_kills(self):
         """A consumer that only keeps a cursor file misses nothing and repeats only what it had not committed."""
         path, seen = self.path("cursor"), []
-        storm = asyncio.create_task(self.storm(6))
 
         async def publish():
             sent = 0
@@ -165,7 +164,7 @@ class Kills(Case):
             seen.append((await sub.recv())[0])
             sub.commit()
         async with asyncio.timeout(120):
-            await asyncio.gather(publish(), consume(), storm)
+            await asyncio.gather(publish(), consume(), self.storm(6))
         self.assertEqual(seen, list(range(1, len(seen) + 1)))
 
 
