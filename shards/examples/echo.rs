@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     probe::probe_io_uring()?;
     let listener = listen::listen(address, 1)?.remove(0);
     println!("echo on ws://{}", listener.local_addr()?);
-    let (sender, receiver) = inbox::inbox();
+    let (sender, receiver) = inbox::inbox()?;
     let cores = streamcast_shards::cores::allowed_cores();
     let doorbell = streamcast_shards::doorbell::Doorbell::start(vec![sender.clone()], cores.clone())?;
     let setup = shard::Setup {

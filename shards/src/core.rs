@@ -4,6 +4,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::conn::{ConnId, Ended, Phase};
@@ -95,6 +96,8 @@ pub(crate) struct Core<A: App> {
     pub(crate) accept: bool,
     pub(crate) close_listener: Option<std::sync::mpsc::Sender<()>>,
     pub(crate) quit: bool,
+    /// Tasks that have done enough in a row.
+    pub(crate) rested: Vec<Waker>,
 }
 
 impl<A: App> Core<A> {
@@ -255,9 +258,11 @@ impl<A: App> Core<A> {
 
     pub(crate) fn tick(&mut self) {
         let now_s = self.begun.elapsed().as_secs() as u32;
-        self.engine.tick(now_s);
-        self.app.tick(&mut self.engine);
-        self.dispatch();
+        if now_s > self.engine.now_s() {
+            self.engine.tick(now_s);
+            self.app.tick(&mut self.engine);
+            self.dispatch();
+        }
     }
 
     /// The shard that should take a new connection: this one, unless another has clearly fewer.

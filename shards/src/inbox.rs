@@ -1,19 +1,21 @@
-//! The way into a shard from other threads: a queue and one waker.
+//! The way into a shard from other threads: a queue, and a socket that wakes the shard.
 //!
 //! A sender wakes the shard only when it has gone to sleep; a busy shard finds the queue by itself, so a
-//! message costs it no system call.
+//! message costs it no system call. The wake-up is a byte on a socket that the executor waits for like any
+//! other, and not one of its own wakers: see `shard.rs` for why.
 
+use std::io;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Waker;
 
-use atomic_waker::AtomicWaker;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 
 struct Shared {
     /// True while the shard sleeps and wants to be woken.
     asleep: AtomicBool,
-    waker: AtomicWaker,
+    bell: UnixStream,
     /// Bytes of the messages in the queue, as their senders declared them.
     queued_bytes: AtomicU64,
 }
@@ -35,7 +37,8 @@ impl<M> InboxSender<M> {
     pub fn send(&self, message: M, bytes: usize) {
         self.shared.queued_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if self.queue.send((message, bytes as u64)).is_ok() && self.shared.asleep.swap(false, Ordering::SeqCst) {
-            self.shared.waker.wake();
+            // It fails when the shard is gone, or when so many bytes wait that it is woken anyway.
+            let _ = (&self.shared.bell).write(&[1]);
         }
     }
 
@@ -50,6 +53,7 @@ impl<M> InboxSender<M> {
 pub struct Inbox<M> {
     queue: Receiver<(M, u64)>,
     shared: Arc<Shared>,
+    bell: Option<UnixStream>,
 }
 
 impl<M> Inbox<M> {
@@ -64,10 +68,14 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Asks to be woken by the next message. False if one is there already: do not sleep then.
+    /// The socket that becomes readable when a sleeping shard gets a message; it can be taken once.
+    pub fn take_bell(&mut self) -> Option<UnixStream> {
+        self.bell.take()
+    }
+
+    /// Asks for the bell at the next message. False if a message is there already: do not sleep then.
     #[must_use]
-    pub fn sleep(&self, waker: &Waker) -> bool {
-        self.shared.waker.register(waker);
+    pub fn sleep(&self) -> bool {
         self.shared.asleep.store(true, Ordering::SeqCst);
         if self.queue.is_empty() {
             return true;
@@ -78,41 +86,48 @@ impl<M> Inbox<M> {
 }
 
 /// An inbox and its sender.
-#[must_use]
-pub fn inbox<M>() -> (InboxSender<M>, Inbox<M>) {
+///
+/// # Errors
+/// When there is no descriptor left for the bell.
+pub fn inbox<M>() -> io::Result<(InboxSender<M>, Inbox<M>)> {
     let (sender, receiver) = unbounded();
+    let (rings, rung) = UnixStream::pair()?;
+    rings.set_nonblocking(true)?;
     let shared =
-        Arc::new(Shared { asleep: AtomicBool::new(false), waker: AtomicWaker::new(), queued_bytes: AtomicU64::new(0) });
-    (InboxSender { queue: sender, shared: Arc::clone(&shared) }, Inbox { queue: receiver, shared })
+        Arc::new(Shared { asleep: AtomicBool::new(false), bell: rings, queued_bytes: AtomicU64::new(0) });
+    let sender = InboxSender { queue: sender, shared: Arc::clone(&shared) };
+    Ok((sender, Inbox { queue: receiver, shared, bell: Some(rung) }))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
+    use std::io::Read;
 
     use super::*;
 
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
+    #[test]
+    fn only_a_sleeper_is_woken_and_only_once() {
+        let (sender, mut inbox) = inbox().unwrap();
+        let mut bell = inbox.take_bell().unwrap();
+        bell.set_nonblocking(true).unwrap();
+        let mut rung = [0; 8];
+        sender.send(1, 10);
+        assert!(!inbox.sleep(), "slept on a message");
+        assert_eq!((inbox.take(), sender.queued_bytes()), (Some(1), 0));
+        assert_eq!(bell.read(&mut rung).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(inbox.sleep());
+        sender.send(2, 10);
+        sender.send(3, 10);
+        assert_eq!(bell.read(&mut rung).unwrap(), 1);
+        assert_eq!((inbox.take(), inbox.take(), inbox.take()), (Some(2), Some(3), None));
     }
 
     #[test]
-    fn only_a_sleeper_is_woken_and_only_once() {
-        let (sender, inbox) = inbox();
-        let count = Arc::new(Count(AtomicUsize::new(0)));
-        let waker = Waker::from(Arc::clone(&count));
-        sender.send(1, 10);
-        assert!(!inbox.sleep(&waker), "slept on a message");
-        assert_eq!((inbox.take(), sender.queued_bytes()), (Some(1), 0));
-        assert!(inbox.sleep(&waker));
-        sender.send(2, 10);
-        sender.send(3, 10);
-        assert_eq!(count.0.load(Ordering::SeqCst), 1);
-        assert_eq!((inbox.take(), inbox.take(), inbox.take()), (Some(2), Some(3), None));
+    fn a_message_to_a_shard_that_is_gone_is_dropped() {
+        let (sender, inbox) = inbox().unwrap();
+        assert!(inbox.sleep());
+        drop(inbox);
+        sender.send(1, 1);
+        sender.send(2, 1);
     }
 }

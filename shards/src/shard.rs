@@ -1,5 +1,12 @@
 //! The tasks of one shard on its glommio executor: accepting, reading, flushing, the clock.
 //!
+//! The executor (glommio 0.9) can go to sleep on tasks that are ready: when something lies in its latency ring at
+//! the moment it begins to run tasks - its preemption timer, or a wake-up from another thread whose task it has
+//! already seen - it runs none, takes the ring's entry for nothing, and parks. Seen as stalls until the next
+//! timer, and more often the shorter the preemption timer is. So nothing here uses that ring: there is no
+//! preemption (tasks are short and rest by themselves, see `rest`), other threads ring a socket, and the clock
+//! ticks often enough to bound what might be left of it.
+//!
 //! This is the only file that knows the executor. A connection's task reads with the shard's one buffer and,
 //! when the socket was full, writes again when it has room; everything else is the flush task's.
 
@@ -9,13 +16,13 @@ use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use futures_lite::future::poll_fn;
-use futures_lite::io::{AsyncRead, AsyncWrite};
-use glommio::net::TcpStream;
+use futures_lite::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use glommio::net::{TcpStream, UnixStream};
 use glommio::{LocalExecutorBuilder, Placement, PoolPlacement};
 
 use crate::conn::{ConnId, Ended};
@@ -34,8 +41,15 @@ const READS_IN_A_ROW: usize = 4;
 const ACCEPTS_IN_A_ROW: usize = 64;
 /// How long accepting rests when there is no descriptor or no place for another connection.
 const ACCEPT_REST: Duration = Duration::from_millis(20);
-/// How long a busy executor may go without looking at its rings.
-const PREEMPT: Duration = Duration::from_millis(1);
+/// The executor's own preemption, out of the way.
+const PREEMPT: Duration = Duration::from_secs(3600);
+/// Entries of the executor's rings. As many completions in one go would preempt, too.
+const RING_ENTRIES: usize = 1024;
+/// How long a busy task waits so that the executor looks at its rings: past the first look at the timer, and over
+/// when the rings have been looked at.
+const REST: Duration = Duration::from_nanos(500);
+/// Between two ticks of the clock.
+const TICK: Duration = Duration::from_millis(100);
 /// The time slice a shard asks for: longer than the writer's, which may share the core and should run at once
 /// when a sync is done.
 const SLICE_NS: u64 = 300_000;
@@ -72,6 +86,7 @@ pub fn spawn<A: App>(
             .name(&format!("shard-{}", setup.index))
             .io_memory(IO_MEMORY_BYTES)
             .preempt_timer(PREEMPT)
+            .ring_depth(RING_ENTRIES)
             .blocking_thread_pool_placement(PoolPlacement::Unbound(1))
             .make()
             .map_err(|error| io::Error::other(format!("the executor of core {} cannot start: {error}", setup.core)))?;
@@ -80,7 +95,8 @@ pub fn spawn<A: App>(
     })
 }
 
-async fn run<A: App>(setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<A::Session>) -> A) -> io::Result<()> {
+async fn run<A: App>(mut setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<A::Session>) -> A) -> io::Result<()> {
+    let bell = setup.inbox.take_bell().ok_or_else(|| io::Error::other("the inbox belongs to another shard"))?;
     let mut engine = Engine::new(setup.settings)?;
     let app = make(&mut engine);
     let core = Rc::new(RefCell::new(Core {
@@ -96,7 +112,9 @@ async fn run<A: App>(setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<A::S
         accept: false,
         close_listener: None,
         quit: false,
+        rested: Vec::new(),
     }));
+    let bell = glommio::spawn_local(answer(Rc::clone(&core), bell));
     let (index, doorbell) = (setup.index, setup.doorbell);
     doorbell.watch(&setup.listener, index)?;
     let mut listener = Some(setup.listener);
@@ -121,13 +139,19 @@ async fn run<A: App>(setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<A::S
         if quit {
             break;
         }
-        if core.borrow().engine.has_output() || core.borrow().accept {
-            glommio::executor().yield_task_queue_now().await;
+        let busy = {
+            let core = core.borrow();
+            core.engine.has_output() || core.accept || !core.rested.is_empty()
+        };
+        if busy {
+            glommio::timer::sleep(REST).await;
+            std::mem::take(&mut core.borrow_mut().rested).into_iter().for_each(Waker::wake);
         } else {
             work(&core).await;
         }
     }
     clock.cancel().await;
+    bell.cancel().await;
     Ok(())
 }
 
@@ -135,19 +159,31 @@ async fn run<A: App>(setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<A::S
 async fn work<A: App>(core: &Rc<RefCell<Core<A>>>) {
     poll_fn(|context| {
         let mut core = core.borrow_mut();
-        if core.engine.has_output() || core.accept || !core.engine.ended.is_empty() || !core.engine.drained.is_empty() {
+        if core.engine.has_output() || core.accept || !core.rested.is_empty() || !core.engine.ended.is_empty() || !core.engine.drained.is_empty() {
             return Poll::Ready(());
         }
         core.engine.flush_waker = Some(context.waker().clone());
-        if core.inbox.sleep(context.waker()) { Poll::Pending } else { Poll::Ready(()) }
+        if core.inbox.sleep() { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
 }
 
+/// Wakes the flush task when another thread has rung.
+async fn answer<A: App>(core: Rc<RefCell<Core<A>>>, bell: std::os::unix::net::UnixStream) {
+    // SAFETY: the executor's stream is the descriptor's only owner from here on.
+    let mut bell = unsafe { UnixStream::from_raw_fd(bell.into_raw_fd()) };
+    let mut rung = [0; 64];
+    while let Ok(1..) = bell.read(&mut rung).await {
+        core.borrow_mut().engine.wake_flush();
+    }
+}
+
 async fn clock<A: App>(core: Rc<RefCell<Core<A>>>) {
     loop {
-        glommio::timer::sleep(Duration::from_secs(1)).await;
-        core.borrow_mut().tick();
+        glommio::timer::sleep(TICK).await;
+        let mut core = core.borrow_mut();
+        core.tick();
+        core.engine.wake_flush();
     }
 }
 
@@ -265,7 +301,9 @@ async fn serve<A: App>(core: Rc<RefCell<Core<A>>>, id: ConnId, mut stream: TcpSt
             }
             core.scratch = scratch;
         }
-        context.waker().wake_by_ref();
+        // The others' turn, and the rings'.
+        core.rested.push(context.waker().clone());
+        core.engine.wake_flush();
         Poll::Pending
     })
     .await;

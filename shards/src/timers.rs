@@ -11,6 +11,11 @@ const PING_TIMEOUT_REASON: &str = "keepalive ping timeout";
 const STALLED_LOOKS: u8 = 4;
 
 impl<S> Engine<S> {
+    /// The clock's second.
+    pub(crate) fn now_s(&self) -> u32 {
+        self.wheel.now_s()
+    }
+
     /// Moves the clock on and acts on what is due.
     pub(crate) fn tick(&mut self, now_s: u32) {
         for id in self.wheel.advance(now_s) {

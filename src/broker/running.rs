@@ -73,7 +73,7 @@ impl Broker {
         let path = journal.path().to_owned();
         let readers =
             Readers::start(&path, config.reader_threads as usize, &plan.background, Arc::clone(&telemetry))?;
-        let (peers, inboxes) = channels(shards);
+        let (peers, inboxes) = channels(shards).map_err(BrokerError::Thread)?;
         let http = start_http(config, &telemetry, &plan, &peers)?;
         let senders: Vec<_> = peers.iter().map(|peer| peer.inbox.clone()).collect();
         let Built { catalog, ends, console } = built;
@@ -274,13 +274,13 @@ fn report_cores(plan: &CorePlan, allowed: &[usize]) {
 
 type Inboxes = Vec<inbox::Inbox<Command<Remote>>>;
 
-fn channels(shards: usize) -> (Vec<Peer<Remote>>, Inboxes) {
+fn channels(shards: usize) -> std::io::Result<(Vec<Peer<Remote>>, Inboxes)> {
     (0..shards)
         .map(|_| {
-            let (sender, receiver) = inbox::inbox();
-            (Peer { inbox: sender, connections: Arc::new(AtomicIsize::new(0)) }, receiver)
+            let (sender, receiver) = inbox::inbox()?;
+            Ok((Peer { inbox: sender, connections: Arc::new(AtomicIsize::new(0)) }, receiver))
         })
-        .unzip()
+        .collect()
 }
 
 fn start_http(
