@@ -131,7 +131,7 @@ pub(crate) struct Conn<S> {
     pub(crate) out_sent: usize,
     pub(crate) out_bytes: usize,
     /// What follows the replay when the feed has dropped this connection meanwhile.
-    pub(crate) tail: Option<Box<Vec<Chunk>>>,
+    pub(crate) tail: Option<Box<[Chunk]>>,
     /// Feed and slot.
     pub(crate) sub: Option<(u32, u32)>,
 }

@@ -80,6 +80,9 @@ impl<R> Clone for Peer<R> {
     }
 }
 
+/// A socket for a task to read; with what was asked and read of it, if somebody else has upgraded it.
+pub(crate) type Adopted = (OwnedFd, Option<(UpgradeHead, Vec<u8>)>);
+
 pub(crate) struct Core<A: App> {
     pub(crate) engine: Engine<A::Session>,
     pub(crate) app: A,
@@ -91,7 +94,7 @@ pub(crate) struct Core<A: App> {
     pub(crate) scratch: Vec<u8>,
     pub(crate) begun: Instant,
     /// Sockets for the tasks that read them: new connections.
-    pub(crate) adopted: Vec<(OwnedFd, Option<(UpgradeHead, Vec<u8>)>)>,
+    pub(crate) adopted: Vec<Adopted>,
     /// The doorbell has rung.
     pub(crate) accept: bool,
     pub(crate) close_listener: Option<std::sync::mpsc::Sender<()>>,

@@ -337,7 +337,7 @@ impl<S> Engine<S> {
             let mut close = Vec::new();
             frame::push_close(&mut close, code, reason);
             tail.push(Chunk::Own(close));
-            conn.tail = Some(Box::new(tail));
+            conn.tail = Some(tail.into_boxed_slice());
             conn.sent_close = Some(code);
         } else {
             for run in runs {
@@ -455,7 +455,7 @@ impl<S> Engine<S> {
         let deadline_s = self.wheel.now_s() + timeout_s;
         let Some(conn) = self.conn_mut(id) else { return };
         if let Some(tail) = conn.tail.take() {
-            for chunk in *tail {
+            for chunk in tail {
                 conn.push(chunk);
             }
             conn.phase = Phase::Closing;
@@ -524,14 +524,12 @@ impl<S> Engine<S> {
         self.counts.feed_bytes += found.ring.retained_bytes() - retained_before;
         let limits = found.limits;
         let mut lagging = Vec::new();
-        let mut max_lag = 0;
         if waiting + ends.len() > limits.max_backlog_frames || found.ring.retained_bytes() > limits.max_backlog_bytes {
             for slot in &found.slots {
                 if slot.position == end_before {
                     continue;
                 }
                 let lag = found.ring.lag_frames(slot.position);
-                max_lag = max_lag.max(lag);
                 let patient = slot.flags & (HELD | BLOCKED) == 0;
                 let allowed = limits.max_backlog_frames.saturating_mul(if patient { 4 } else { 1 });
                 if lag > allowed || found.ring.end() - slot.position > limits.max_backlog_bytes {
@@ -540,7 +538,8 @@ impl<S> Engine<S> {
                 }
             }
         }
-        self.counts.max_lag_frames = max_lag as u64;
+        // What is retained is what the slowest has not taken.
+        self.counts.max_lag_frames = waiting as u64;
         self.list_feed(feed.0);
         lagging
     }

@@ -34,7 +34,8 @@ pub(super) fn build(
     let mut names = HashSet::new();
     let mut streams = Vec::new();
     let mut ends = Vec::new();
-    for (place, declared) in config.streams.iter().enumerate() {
+    let undeclared = undeclared(config, journal)?;
+    for (place, declared) in config.streams.iter().chain(&undeclared).enumerate() {
         if console::is_internal(&declared.name) {
             return Err(BrokerError::Reserved { name: declared.name.clone() });
         }
@@ -59,6 +60,24 @@ pub(super) fn build(
         console::is_internal,
     );
     Ok(Built { catalog: Arc::new(catalog), ends, console })
+}
+
+/// Streams that the journal has and the configuration does not name, such as those of the `create` command: they
+/// are served with what is recorded of them and the usual limits.
+fn undeclared(config: &Config, journal: &Journal) -> Result<Vec<StreamConfig>, BrokerError> {
+    let named: HashSet<&str> = config.streams.iter().map(|stream| stream.name.as_str()).collect();
+    let recorded = journal.streams().into_iter().filter(|record| !named.contains(record.name.as_str()));
+    recorded
+        .map(|record| {
+            let schema = serde_json::from_str(&record.schema_canonical)
+                .map_err(|error| BrokerError::Recorded { name: record.name.clone(), detail: error.to_string() })?;
+            Ok(StreamConfig {
+                exactly_once: record.exactly_once,
+                sort_by: record.sort_by,
+                ..StreamConfig::new(record.name, Some(schema))
+            })
+        })
+        .collect()
 }
 
 fn serve(

@@ -20,6 +20,13 @@ pub enum BrokerError {
     /// The address.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// A service manager passed a socket that everybody can reach.
+    #[error("the inherited socket listens on {address}, which is not loopback, and nobody is asked for a password yet; \
+             bind it to 127.0.0.1 or [::1], or say --insecure")]
+    NotLoopback {
+        /// Where it listens.
+        address: std::net::SocketAddr,
+    },
     /// The data root or the journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -36,6 +43,14 @@ pub enum BrokerError {
         name: String,
         /// What is wrong with it.
         source: SchemaError,
+    },
+    /// What the journal records of a stream cannot be read.
+    #[error("stream {name:?}: the journal's record of its schema cannot be read: {detail}")]
+    Recorded {
+        /// The stream.
+        name: String,
+        /// Why.
+        detail: String,
     },
     /// Two streams have one name.
     #[error("stream {name:?} is declared twice; rename one of them")]

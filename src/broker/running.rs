@@ -83,6 +83,10 @@ impl Broker {
             Some(inherited) => inherited?,
             None => listen::listen(config.listen, shards)?,
         };
+        let open_to_all = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+        if let Some(address) = open_to_all.into_iter().find(|address| !address.ip().is_loopback() && !config.insecure) {
+            return Err(BrokerError::NotLoopback { address });
+        }
         let address = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(config.listen);
         let mut broker = Self {
             address,

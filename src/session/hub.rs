@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use streamcast_shards::{Block, ConnId, Engine, FeedId, FeedLimits, Lagging};
 
@@ -98,10 +99,12 @@ impl Hub {
         index: &mut RowIndex,
     ) -> Vec<Lagging> {
         self.frontier = block.end_offset;
-        let mut lagging = match self.feed {
-            Some(feed) => engine.append(feed, &block.frames, &block.ends),
-            None => Vec::new(),
-        };
+        let mut lagging = Vec::new();
+        if let Some(feed) = self.feed {
+            lagging = engine.append(feed, &block.frames, &block.ends);
+            let lag = i64::try_from(engine.counts.max_lag_frames).unwrap_or(i64::MAX);
+            self.stream.counters.peak_lag_frames.fetch_max(lag, Relaxed);
+        }
         if self.filtered.is_empty() {
             return lagging;
         }
