@@ -44,6 +44,7 @@ impl App for Echo {
     fn closed(&mut self, _: &mut Engine<()>, _: ConnId, (): (), _: Ended) {}
     fn drained(&mut self, _: &mut Engine<()>, _: ConnId) {}
     fn remote(&mut self, _: &mut Engine<()>, (): ()) {}
+    fn heard(&mut self) {}
     fn tick(&mut self, _: &mut Engine<()>) {}
     fn turned(&mut self, _: &mut Engine<()>, _: Duration) {}
 }

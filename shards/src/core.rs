@@ -43,6 +43,8 @@ pub trait App: Sized + 'static {
     fn remote(&mut self, engine: &mut Engine<Self::Session>, message: Self::Remote);
     /// A second has passed.
     fn tick(&mut self, engine: &mut Engine<Self::Session>);
+    /// Everybody who had something to say has been heard: pass on what was held back to go together.
+    fn heard(&mut self);
     /// A turn of the flush loop has ended.
     fn turned(&mut self, engine: &mut Engine<Self::Session>, took: Duration);
 }
@@ -234,6 +236,8 @@ impl<A: App> Core<A> {
     /// One turn: messages from other threads, then sending, each for a bounded time.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let begin = Instant::now();
+        self.engine.turn_wanted = false;
+        self.app.heard();
         let mut taken = 0u32;
         while let Some(command) = self.inbox.take() {
             match command {
@@ -254,6 +258,8 @@ impl<A: App> Core<A> {
         self.dispatch();
         self.engine.flush(Instant::now() + TURN)?;
         self.dispatch();
+        self.app.heard();
+        self.engine.turn_wanted = false;
         self.engine.counts.turns_total += 1;
         self.app.turned(&mut self.engine, begin.elapsed());
         Ok(())

@@ -124,6 +124,8 @@ pub struct Engine<S> {
     pub(crate) ended: Vec<(ConnId, Option<S>, Ended)>,
     /// Connections whose own bytes are out, for the application.
     pub(crate) drained: Vec<ConnId>,
+    /// A turn is wanted whether there is something to send or not.
+    pub(crate) turn_wanted: bool,
     /// Wakes the flush task.
     pub(crate) flush_waker: Option<Waker>,
     /// What has happened.
@@ -143,6 +145,7 @@ impl<S> Engine<S> {
             listed_feeds: VecDeque::new(),
             ended: Vec::new(),
             drained: Vec::new(),
+            turn_wanted: false,
             flush_waker: None,
             counts: Counts::default(),
         })
@@ -286,7 +289,9 @@ impl<S> Engine<S> {
         self.wake_flush();
     }
 
-    pub(crate) fn wake_flush(&mut self) {
+    /// Asks for a turn of the flush loop: [`crate::App::heard`] is called at its beginning.
+    pub fn wake_flush(&mut self) {
+        self.turn_wanted = true;
         if let Some(waker) = self.flush_waker.take() {
             waker.wake();
         }
@@ -511,7 +516,8 @@ impl<S> Engine<S> {
     /// again.
     ///
     /// A subscriber whose socket takes bytes is not blamed for what the shard has not sent yet, unless it is
-    /// four backlogs behind or over the limit in bytes; one that had taken everything may have any batch.
+    /// four backlogs behind or over the limit in bytes; one that had taken everything may have any batch, unless it
+    /// is held.
     pub fn append(&mut self, feed: FeedId, bytes: &[u8], ends: &[u32]) -> Vec<Lagging> {
         let Some(found) = self.feeds.get_mut(feed.0 as usize) else { return Vec::new() };
         if found.slots.is_empty() || ends.is_empty() {
@@ -526,7 +532,7 @@ impl<S> Engine<S> {
         let mut lagging = Vec::new();
         if waiting + ends.len() > limits.max_backlog_frames || found.ring.retained_bytes() > limits.max_backlog_bytes {
             for slot in &found.slots {
-                if slot.position == end_before {
+                if slot.position == end_before && slot.flags & HELD == 0 {
                     continue;
                 }
                 let lag = found.ring.lag_frames(slot.position);

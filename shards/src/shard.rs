@@ -159,7 +159,7 @@ async fn run<A: App>(mut setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<
 async fn work<A: App>(core: &Rc<RefCell<Core<A>>>) {
     poll_fn(|context| {
         let mut core = core.borrow_mut();
-        if core.engine.has_output() || core.accept || !core.rested.is_empty() || !core.engine.ended.is_empty() || !core.engine.drained.is_empty() {
+        if core.engine.turn_wanted || !core.engine.ended.is_empty() || !core.engine.drained.is_empty() {
             return Poll::Ready(());
         }
         core.engine.flush_waker = Some(context.waker().clone());

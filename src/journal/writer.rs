@@ -1,12 +1,12 @@
 //! The writer thread: everything queued, one transaction, one sync, then delivery.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use streamcast_shards::Block;
 
 use super::checkpoint::{Checkpointer, Duty};
@@ -27,6 +27,14 @@ const MAX_ALONE_FRAMES: usize = 16;
 const IDLE: Duration = Duration::from_millis(200);
 
 enum Command {
+    Job(Job),
+    /// Jobs that came together, and may be committed together.
+    Jobs(Vec<Job>),
+    Stop,
+}
+
+/// What the writer does next.
+enum Next {
     Job(Job),
     Stop,
 }
@@ -51,7 +59,18 @@ impl JobSender {
     pub fn send(&self, job: Job) -> Result<(), Job> {
         self.0.send(Command::Job(job)).map_err(|refused| match refused.0 {
             Command::Job(job) => job,
-            Command::Stop => Job::Note(0, 0, 0),
+            Command::Jobs(_) | Command::Stop => Job::Note(0, 0, 0),
+        })
+    }
+
+    /// Queues jobs in one go, so that the writer finds them all when it wakes. The same holds for them.
+    ///
+    /// # Errors
+    /// Gives the jobs back when the writer has stopped.
+    pub fn send_all(&self, jobs: Vec<Job>) -> Result<(), Vec<Job>> {
+        self.0.send(Command::Jobs(jobs)).map_err(|refused| match refused.0 {
+            Command::Jobs(jobs) => jobs,
+            Command::Job(_) | Command::Stop => Vec::new(),
         })
     }
 }
@@ -82,7 +101,8 @@ impl Writer {
         let (finished, done) = bounded(1);
         let checkpointer = Checkpointer::start(&store.path)?;
         let index = streams.iter().enumerate().map(|(index, state)| (state.id, index)).collect();
-        let worker = Worker { store, checkpointer, streams, index, sink, telemetry, queue };
+        let backlog = VecDeque::new();
+        let worker = Worker { store, checkpointer, streams, index, sink, telemetry, queue, backlog };
         let name = "sc-writer".to_owned();
         let thread = std::thread::Builder::new()
             .name(name.clone())
@@ -153,13 +173,15 @@ struct Worker {
     sink: Box<dyn CommitSink>,
     telemetry: Arc<Telemetry>,
     queue: Receiver<Command>,
+    /// Jobs of the last [`Command::Jobs`] that are still to be taken.
+    backlog: VecDeque<Job>,
 }
 
 impl Worker {
     fn run(mut self) {
         let mut stopping = false;
         loop {
-            let first = if stopping { self.queue.try_recv().ok() } else { self.wait() };
+            let first = if stopping { self.next_now() } else { self.wait() };
             let Some(first) = first else { break };
             let group = self.collect(first);
             stopping |= group.stop;
@@ -175,41 +197,72 @@ impl Worker {
         }
     }
 
-    /// The next command; uses the first quiet moment to have the log moved.
-    fn wait(&mut self) -> Option<Command> {
-        match self.queue.recv_timeout(IDLE) {
-            Ok(command) => return Some(command),
-            Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) => {}
+    /// The next thing to do; uses the first quiet moment to have the log moved.
+    fn wait(&mut self) -> Option<Next> {
+        loop {
+            if let Some(next) = self.next_now() {
+                return Some(next);
+            }
+            let command = match self.queue.recv_timeout(IDLE) {
+                Ok(command) => command,
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.checkpointer.when_idle();
+                    self.queue.recv().ok()?
+                }
+            };
+            if let Some(next) = self.unpack(command) {
+                return Some(next);
+            }
         }
-        self.checkpointer.when_idle();
-        self.queue.recv().ok()
+    }
+
+    /// The next thing to do, if it is there already.
+    fn next_now(&mut self) -> Option<Next> {
+        loop {
+            if let Some(job) = self.backlog.pop_front() {
+                return Some(Next::Job(job));
+            }
+            let command = self.queue.try_recv().ok()?;
+            if let Some(next) = self.unpack(command) {
+                return Some(next);
+            }
+        }
+    }
+
+    fn unpack(&mut self, command: Command) -> Option<Next> {
+        match command {
+            Command::Job(job) => Some(Next::Job(job)),
+            Command::Stop => Some(Next::Stop),
+            Command::Jobs(jobs) => {
+                self.backlog = jobs.into();
+                self.backlog.pop_front().map(Next::Job)
+            }
+        }
     }
 
     /// Takes everything that is queued, up to the bounds of one transaction.
-    fn collect(&self, first: Command) -> Group {
+    fn collect(&mut self, first: Next) -> Group {
         let mut group = Group::default();
         self.take(&mut group, first);
-        let settings = &self.store.settings;
+        let (max_rows, max_bytes) = (self.store.settings.max_group_rows as usize, self.store.settings.max_group_bytes);
         while !group.stop
             && group.note.is_none()
-            && group.rows < settings.max_group_rows as usize
-            && group.bytes < settings.max_group_bytes
+            && group.rows < max_rows
+            && group.bytes < max_bytes
             && group.alone < MAX_ALONE_FRAMES
         {
-            match self.queue.try_recv() {
-                Ok(command) => self.take(&mut group, command),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-            }
+            let Some(next) = self.next_now() else { break };
+            self.take(&mut group, next);
         }
         group
     }
 
-    fn take(&self, group: &mut Group, command: Command) {
-        match command {
-            Command::Stop => group.stop = true,
-            Command::Job(Job::Note(a, b, c)) => group.note = Some((a, b, c)),
-            Command::Job(job) => {
+    fn take(&self, group: &mut Group, next: Next) {
+        match next {
+            Next::Stop => group.stop = true,
+            Next::Job(Job::Note(a, b, c)) => group.note = Some((a, b, c)),
+            Next::Job(job) => {
                 if let Job::Append(append) = &job {
                     group.rows += append.rows.ends.len();
                     group.bytes += append.rows.body.len();

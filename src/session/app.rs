@@ -60,6 +60,8 @@ pub struct SessionApp {
     /// Replies are put together here.
     pub(super) scratch: Vec<u8>,
     pub(super) stopping: bool,
+    /// Jobs for the writer that go together: whoever was readable at the same time shares its next transaction.
+    jobs: Vec<Job>,
 }
 
 impl SessionApp {
@@ -74,11 +76,18 @@ impl SessionApp {
             index: RowIndex::new(),
             scratch: Vec::new(),
             stopping: false,
+            jobs: Vec::new(),
         }
     }
 
     pub(super) fn token(&self, conn: ConnId) -> u64 {
         Token { shard: self.links.shard, conn }.to_word()
+    }
+
+    /// Queues a job for the writer; it goes with the next turn.
+    pub(super) fn job(&mut self, engine: &mut Engine<Session>, job: Job) {
+        self.jobs.push(job);
+        engine.wake_flush();
     }
 
     pub(super) fn counters(&self) -> &ShardCounters {
@@ -140,7 +149,7 @@ impl SessionApp {
         }
         hub.interest = Interest::Asked;
         if hub.stream.durable() {
-            let _ = self.links.jobs.send(Job::Note(u64::from(stream), shard as u64, 1));
+            self.job(engine, Job::Note(u64::from(stream), shard as u64, 1));
         } else if hub.stream.home_shard == shard {
             self.interested(engine, stream, None);
         } else {
@@ -171,7 +180,7 @@ impl SessionApp {
             hub.interest = Interest::Off;
             let stream = place as u32;
             if hub.stream.durable() {
-                let _ = self.links.jobs.send(Job::Note(u64::from(stream), shard as u64, 0));
+                self.job(engine, Job::Note(u64::from(stream), shard as u64, 0));
             } else if hub.stream.home_shard != shard {
                 let home = hub.stream.home_shard;
                 self.tell(home, Remote::Interest { stream, shard, on: false }, 0);
@@ -252,7 +261,7 @@ impl App for SessionApp {
         }
     }
 
-    fn closed(&mut self, _: &mut Engine<Session>, id: ConnId, session: Session, ended: Ended) {
+    fn closed(&mut self, engine: &mut Engine<Session>, id: ConnId, session: Session, ended: Ended) {
         self.count_closed(match ended {
             Ended::Peer | Ended::HandedOver => CloseCause::Peer,
             Ended::TimedOut | Ended::Closed(1011) => CloseCause::Keepalive,
@@ -264,7 +273,7 @@ impl App for SessionApp {
             Ended::Closed(_) => CloseCause::Peer,
         });
         match session {
-            Session::Publisher(publisher) => self.publisher_gone(id, *publisher),
+            Session::Publisher(publisher) => self.publisher_gone(engine, id, *publisher),
             Session::Subscriber(subscriber) => subscriber.gone(),
             Session::Opening(_) | Session::Refused => {}
         }
@@ -312,6 +321,17 @@ impl App for SessionApp {
             Remote::Resolved { conn, resolution } => self.resolved(engine, conn, resolution),
             Remote::Page { conn, page } => self.page(engine, conn, page),
             Remote::Stop => self.stop(engine),
+        }
+    }
+
+    fn heard(&mut self) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        let jobs = std::mem::take(&mut self.jobs);
+        if let Err(jobs) = self.links.jobs.send_all(jobs) {
+            // The writer ends only after the shards have closed their publishers; nothing is answered then.
+            jobs.into_iter().for_each(|job| self.forget(job));
         }
     }
 

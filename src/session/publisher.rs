@@ -100,7 +100,8 @@ impl SessionApp {
             (Some(publisher), Some(journal_id)) => {
                 // Nothing is read before the claim is settled and the greeting with its mark is queued.
                 engine.pause_reading(id);
-                let _ = self.links.jobs.send(Job::Claim { stream: journal_id, publisher, token: self.token(id) });
+                let token = self.token(id);
+                self.job(engine, Job::Claim { stream: journal_id, publisher, token });
             }
             _ => self.greet_publisher(engine, id, &stream, None),
         }
@@ -198,12 +199,18 @@ impl SessionApp {
             rows: frame.rows,
             ts_us,
         };
-        if self.links.jobs.send(Job::Append(append)).is_err() {
-            // The writer ends only after the shards have closed their publishers; nothing is answered then.
-            stream.counters.queued_rows.fetch_sub(rows, Relaxed);
-            self.links.telemetry.writer.queued_bytes.fetch_sub(bytes as i64, Relaxed);
-        }
+        self.job(engine, Job::Append(append));
         self.pause_if_full(engine, id);
+    }
+
+    /// A job that the writer did not take any more: its rows are not queued.
+    pub(super) fn forget(&self, job: Job) {
+        let Job::Append(append) = job else { return };
+        let streams = self.links.catalog.streams();
+        if let Some(stream) = streams.iter().find(|stream| stream.journal_id == Some(append.stream)) {
+            stream.counters.queued_rows.fetch_sub(append.rows.count() as i64, Relaxed);
+        }
+        self.links.telemetry.writer.queued_bytes.fetch_sub(append.rows.body.len() as i64, Relaxed);
     }
 
     fn pause_if_full(&self, engine: &mut Engine<Session>, id: ConnId) {
@@ -299,10 +306,11 @@ impl SessionApp {
         self.after_replies(engine, id);
     }
 
-    pub(super) fn publisher_gone(&mut self, id: ConnId, publisher: Publisher) {
+    pub(super) fn publisher_gone(&mut self, engine: &mut Engine<Session>, id: ConnId, publisher: Publisher) {
         publisher.stream.counters.publishers.fetch_sub(1, Relaxed);
         if let (Some(claim), Some(stream)) = (publisher.publisher, publisher.stream.journal_id) {
-            let _ = self.links.jobs.send(Job::Release { stream, publisher: claim, token: self.token(id) });
+            let token = self.token(id);
+            self.job(engine, Job::Release { stream, publisher: claim, token });
         }
         self.hubs[publisher.stream.index as usize].waiting_publishers.retain(|waiting| *waiting != id);
     }
