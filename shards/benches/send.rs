@@ -102,7 +102,9 @@ fn main() {
     let (sending, reading) = (allowed[0], *allowed.last().expect("a core"));
     cores::pin_current_thread(sending);
     let stop = Arc::new(AtomicBool::new(false));
-    println!("{sockets} sockets, {rounds} rounds, sender on core {sending}, readers on core {reading}; ns of CPU a send");
+    println!(
+        "{sockets} sockets, {rounds} rounds, sender on core {sending}, readers on core {reading}; ns of CPU a send"
+    );
     println!("{:<12} {:>10} {:>10} {:>10}", "payload", "send()", "executor", "batched");
     let mut columns = Vec::new();
     for way in 0..3 {

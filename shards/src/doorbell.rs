@@ -20,10 +20,7 @@ pub struct Doorbell {
 
 impl Doorbell {
     /// Starts the thread, which may run on `cores`. It ends with the process: it owns nothing.
-    pub fn start<R: Send + 'static>(
-        inboxes: Vec<InboxSender<Command<R>>>,
-        cores: Vec<usize>,
-    ) -> io::Result<Self> {
+    pub fn start<R: Send + 'static>(inboxes: Vec<InboxSender<Command<R>>>, cores: Vec<usize>) -> io::Result<Self> {
         // SAFETY: epoll_create1 takes no pointers; its result is checked before it is owned.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
@@ -50,8 +47,7 @@ impl Doorbell {
     }
 
     fn control(&self, operation: i32, listener: RawFd, shard: usize) -> io::Result<()> {
-        let mut event =
-            libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: shard as u64 };
+        let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: shard as u64 };
         // SAFETY: both descriptors are open and `event` is valid for the call.
         match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, listener, &mut event) } {
             0 => Ok(()),

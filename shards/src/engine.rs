@@ -482,9 +482,11 @@ impl<S> Engine<S> {
         let found = &self.feeds[feed as usize];
         let position = found.slots[slot as usize].position;
         let next = found.ring.advance(position, 1);
-        let frame = found.ring.runs(position, next).first().map(|run| {
-            run.segment.with(run.start, (run.end - run.start) as usize, <[u8]>::to_vec)
-        });
+        let frame = found
+            .ring
+            .runs(position, next)
+            .first()
+            .map(|run| run.segment.with(run.start, (run.end - run.start) as usize, <[u8]>::to_vec));
         self.unsubscribe(id);
         frame
     }

@@ -93,8 +93,7 @@ pub fn inbox<M>() -> io::Result<(InboxSender<M>, Inbox<M>)> {
     let (sender, receiver) = unbounded();
     let (rings, rung) = UnixStream::pair()?;
     rings.set_nonblocking(true)?;
-    let shared =
-        Arc::new(Shared { asleep: AtomicBool::new(false), bell: rings, queued_bytes: AtomicU64::new(0) });
+    let shared = Arc::new(Shared { asleep: AtomicBool::new(false), bell: rings, queued_bytes: AtomicU64::new(0) });
     let sender = InboxSender { queue: sender, shared: Arc::clone(&shared) };
     Ok((sender, Inbox { queue: receiver, shared, bell: Some(rung) }))
 }

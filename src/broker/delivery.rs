@@ -33,7 +33,11 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn new(catalog: Arc<Catalog>, inboxes: Vec<InboxSender<Command<Remote>>>, ends: Vec<Option<i64>>) -> Self {
+    pub(super) fn new(
+        catalog: Arc<Catalog>,
+        inboxes: Vec<InboxSender<Command<Remote>>>,
+        ends: Vec<Option<i64>>,
+    ) -> Self {
         let mut by_journal_id = Vec::new();
         for stream in catalog.streams() {
             if let Some(id) = stream.journal_id {

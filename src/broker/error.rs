@@ -21,8 +21,10 @@ pub enum BrokerError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// A service manager passed a socket that everybody can reach.
-    #[error("the inherited socket listens on {address}, which is not loopback, and nobody is asked for a password yet; \
-             bind it to 127.0.0.1 or [::1], or say --insecure")]
+    #[error(
+        "the inherited socket listens on {address}, which is not loopback, and nobody is asked for a password yet; \
+             bind it to 127.0.0.1 or [::1], or say --insecure"
+    )]
     NotLoopback {
         /// Where it listens.
         address: std::net::SocketAddr,

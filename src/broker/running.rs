@@ -71,8 +71,7 @@ impl Broker {
         let mut journal = journal::open(&config.root, settings)?;
         let built = build::build(config, &mut journal, &telemetry, shards)?;
         let path = journal.path().to_owned();
-        let readers =
-            Readers::start(&path, config.reader_threads as usize, &plan.background, Arc::clone(&telemetry))?;
+        let readers = Readers::start(&path, config.reader_threads as usize, &plan.background, Arc::clone(&telemetry))?;
         let (peers, inboxes) = channels(shards).map_err(BrokerError::Thread)?;
         let http = start_http(config, &telemetry, &plan, &peers)?;
         let senders: Vec<_> = peers.iter().map(|peer| peer.inbox.clone()).collect();
@@ -99,8 +98,7 @@ impl Broker {
             readers,
             stop_timeout: config.stop_timeout,
         };
-        let doorbell =
-            Doorbell::start(senders.clone(), broker.plan.background.clone()).map_err(BrokerError::Thread)?;
+        let doorbell = Doorbell::start(senders.clone(), broker.plan.background.clone()).map_err(BrokerError::Thread)?;
         for (index, (listener, receiver)) in listeners.into_iter().zip(inboxes).enumerate() {
             broker.start_shard(config, index, (listener, doorbell.clone()), receiver, &catalog)?;
         }
@@ -203,7 +201,8 @@ impl Broker {
         }
         // An open reader would keep the write-ahead log's file from being folded in.
         drop(self.readers);
-        let committed = self.writer.stop(deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1)));
+        let committed =
+            self.writer.stop(deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1)));
         for peer in &self.peers {
             peer.inbox.send(Command::Quit, 0);
         }
@@ -303,10 +302,8 @@ fn start_http(
         };
         peer.inbox.send(Command::Upgraded(stream, head, rest), 0);
     };
-    let settings = HttpSettings {
-        stats_path: config.stats.path().map(str::to_owned),
-        ..HttpSettings::new(Arc::new(on_upgrade))
-    };
+    let settings =
+        HttpSettings { stats_path: config.stats.path().map(str::to_owned), ..HttpSettings::new(Arc::new(on_upgrade)) };
     Ok(http::start(settings, Arc::clone(telemetry), &plan.background)?)
 }
 

@@ -92,12 +92,7 @@ impl Hub {
     }
 
     /// Appends a block to every feed and moves the frontier; returned are the subscribers that lag too far.
-    pub(super) fn append(
-        &mut self,
-        engine: &mut Engine<Session>,
-        block: &Block,
-        index: &mut RowIndex,
-    ) -> Vec<Lagging> {
+    pub(super) fn append(&mut self, engine: &mut Engine<Session>, block: &Block, index: &mut RowIndex) -> Vec<Lagging> {
         self.frontier = block.end_offset;
         let mut lagging = Vec::new();
         if let Some(feed) = self.feed {

@@ -79,10 +79,8 @@ impl SessionApp {
         if publisher.is_some() && !(stream.settings.exactly_once && stream.durable()) {
             return Err(CloseReason::ExactlyOnceUnavailable);
         }
-        engine.limit_messages(
-            id,
-            stream.settings.max_message_bytes.min(self.links.catalog.transport_max_bytes) as usize,
-        );
+        engine
+            .limit_messages(id, stream.settings.max_message_bytes.min(self.links.catalog.transport_max_bytes) as usize);
         stream.counters.publishers.fetch_add(1, Relaxed);
         let publisher: Option<Arc<str>> = publisher.map(Into::into);
         let session = Publisher {
@@ -115,11 +113,8 @@ impl SessionApp {
         stream: &ServedStream,
         mark: Option<PublisherMark<'_>>,
     ) {
-        let greeting = Greeting {
-            end_offset: end_offset(&stream.counters.end_offset),
-            publisher: mark,
-            ..stream.greeting()
-        };
+        let greeting =
+            Greeting { end_offset: end_offset(&stream.counters.end_offset), publisher: mark, ..stream.greeting() };
         engine.queue(id, text_frame(greeting.to_json().as_bytes()));
     }
 

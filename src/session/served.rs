@@ -119,7 +119,15 @@ impl Catalog {
         let mut listed_names: Vec<String> =
             streams.iter().map(|stream| stream.name.clone()).filter(|name| !hidden(name)).collect();
         listed_names.sort();
-        Self { streams, by_name, listed_names, transport_max_bytes, max_inbound_bytes, queued_bytes, anyone_waits: AtomicBool::new(false) }
+        Self {
+            streams,
+            by_name,
+            listed_names,
+            transport_max_bytes,
+            max_inbound_bytes,
+            queued_bytes,
+            anyone_waits: AtomicBool::new(false),
+        }
     }
 
     /// The stream served under a name.
