@@ -37,7 +37,7 @@ class Soak:
         peer, hello = await broker.attach(name, query)
         seq, pause = 1, batch / self.args.rate
         while not self.stop.is_set():
-            text = rows(seq, batch, "x" * 80) if batch > 1 else row(seq, "y")
+            text = rows(seq, batch, "x" * 400) if batch > 1 else row(seq, "y")
             peer.send((f"[{seq},{text}]" if "publisher" in hello else text).encode())
             reply = json.loads(await peer.first())
             if len(reply.get("ok", ())) != batch:
@@ -67,7 +67,8 @@ class Soak:
         """Replays the last rows, follows for a moment, leaves: politely or not."""
         back = 0
         while not self.stop.is_set():
-            _, hello = await broker.attach(name)
+            first, hello = await broker.attach(name)
+            first.close()
             start = max(1, hello["end_offset"] - 3000)
             peer, hello = await broker.attach(name, f"?offset={start}")
             got = 0
@@ -83,7 +84,7 @@ class Soak:
         while not self.stop.is_set():
             peer, _ = await broker.attach(name, receive_buffer=4096)
             peer.transport.pause_reading()
-            await asyncio.sleep(20)
+            await asyncio.sleep(30)
             peer.transport.resume_reading()
             try:
                 while not self.stop.is_set():
