@@ -69,6 +69,9 @@ impl Chunk {
     }
 }
 
+/// Frames of its own are put together up to this many bytes.
+const MERGED_BYTES: usize = 16 * 1024;
+
 /// Where a connection is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -169,9 +172,17 @@ impl<S> Conn<S> {
 
     pub(crate) fn push(&mut self, chunk: Chunk) {
         let length = chunk.len();
-        if length > 0 {
-            self.out_bytes += length;
-            self.out.push_back(chunk);
+        if length == 0 {
+            return;
+        }
+        self.out_bytes += length;
+        let begun = self.out_sent > 0 && self.out.len() == 1;
+        match (self.out.back_mut(), chunk) {
+            // What is queued together goes out with one send: the answer to the upgrade and the greeting, say.
+            (Some(Chunk::Own(last)), Chunk::Own(bytes)) if !begun && last.len() + length <= MERGED_BYTES => {
+                last.extend_from_slice(&bytes);
+            }
+            (_, chunk) => self.out.push_back(chunk),
         }
     }
 
@@ -253,6 +264,20 @@ mod tests {
         assert_eq!((queued(&conn), conn.out_bytes), (b"fg".to_vec(), 2));
         conn.advance_out(2);
         assert!(conn.out.is_empty() && conn.out_bytes == 0 && conn.out_sent == 0);
+    }
+
+    #[test]
+    fn small_frames_queued_together_are_one_chunk_unless_it_has_begun() {
+        let mut conn = conn();
+        conn.push(Chunk::Own(b"101 ".to_vec()));
+        conn.push(Chunk::Own(b"greeting ".to_vec()));
+        assert_eq!((conn.out.len(), conn.out_bytes), (1, 13));
+        conn.advance_out(1);
+        conn.push(Chunk::Own(b"reply ".to_vec()));
+        conn.push(Chunk::Own(b"reply ".to_vec()));
+        conn.push(Chunk::Own(vec![b'x'; MERGED_BYTES]));
+        assert_eq!((conn.out.len(), conn.out_bytes), (3, 24 + MERGED_BYTES));
+        assert!(queued(&conn).starts_with(b"01 greeting reply reply xxx"));
     }
 
     #[test]
