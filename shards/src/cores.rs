@@ -115,7 +115,7 @@ pub fn allowed_cores() -> Vec<usize> {
 }
 
 /// Decides who runs where. The last core given is the writer's and the others run a shard each; with one core
-/// the shard and the writer share it. Background threads get the cores of the cpuset that were not named, else
+/// the shard and the writer share it. With `--writer-core`, every core given runs a shard. Background threads get the cores of the cpuset that were not named, else
 /// the writer's: never a shard's when there is another.
 pub fn plan(request: &CoreRequest, allowed: &[usize]) -> Result<CorePlan, CoreError> {
     let asked = match &request.cores {
@@ -138,14 +138,12 @@ pub fn plan(request: &CoreRequest, allowed: &[usize]) -> Result<CorePlan, CoreEr
     let none = |asked: &[usize]| CoreError::NoneAvailable { asked: format_list(asked), allowed: format_list(allowed) };
     let usable = keep(asked.clone());
     let Some(&last) = usable.last() else { return Err(none(&asked)) };
-    let writer = match request.writer_core {
-        Some(core) => *keep(vec![core]).first().ok_or_else(|| none(&[core]))?,
-        None => last,
+    let (writer, shards) = match request.writer_core {
+        // A writer placed by hand takes no core from the shards: leave it out of the list to give it one alone.
+        Some(core) => (*keep(vec![core]).first().ok_or_else(|| none(&[core]))?, usable.clone()),
+        None if usable.len() == 1 => (last, usable.clone()),
+        None => (last, usable.iter().copied().filter(|core| *core != last).collect()),
     };
-    let mut shards: Vec<usize> = usable.iter().copied().filter(|core| *core != writer).collect();
-    if shards.is_empty() {
-        shards.push(writer);
-    }
     let background = match &request.background_cores {
         Some(list) => {
             let asked = parse_list(list, allowed)?;
@@ -283,6 +281,6 @@ mod tests {
         let request =
             CoreRequest { cores: Some("0-2".into()), writer_core: Some(0), background_cores: Some("2".into()) };
         let plan = plan(&request, &[0, 1, 2]).unwrap();
-        assert_eq!((plan.shards, plan.writer, plan.background), (vec![1, 2], 0, vec![2]));
+        assert_eq!((plan.shards, plan.writer, plan.background), (vec![0, 1, 2], 0, vec![2]));
     }
 }

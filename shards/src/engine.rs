@@ -26,7 +26,7 @@ pub struct Settings {
     pub head_timeout_s: u32,
     /// Time a closing handshake may take, in seconds.
     pub close_timeout_s: u32,
-    /// Connections this shard holds at once; more are accepted and dropped.
+    /// Connections this shard holds at once; more wait in the kernel's queue.
     pub max_connections: usize,
 }
 
@@ -158,7 +158,8 @@ impl<S> Engine<S> {
         let deadline_s = self.wheel.now_s() + self.settings.head_timeout_s;
         let index = self.conns.insert(Conn::new(fd, self.generation, deadline_s)) as u32;
         let id = ConnId { index, generation: self.generation };
-        self.wheel.set(id, deadline_s);
+        // The first look also serves the first ping, which may come sooner.
+        self.wheel.set(id, self.wheel.now_s() + self.settings.head_timeout_s.min(self.settings.ping_s));
         id
     }
 

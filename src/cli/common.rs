@@ -17,7 +17,7 @@ pub struct CoreArgs {
     /// carries both [default: up to 8 of those this process may use]
     #[arg(long, value_name = "LIST", value_parser = config::parse_cores)]
     pub cores: Option<String>,
-    /// Core of the writer, by number [default: the last of --cores]
+    /// Core of the writer, by number; every core of --cores then runs a shard [default: the last of --cores]
     #[arg(long, value_name = "CORE", value_parser = core_number)]
     pub writer_core: Option<usize>,
     /// Cores of HTTP, replays and other background work [default: those not in --cores, else the writer's]
