@@ -49,7 +49,7 @@ const RING_ENTRIES: usize = 1024;
 /// when the rings have been looked at.
 const REST: Duration = Duration::from_nanos(500);
 /// Between two ticks of the clock.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(10);
 /// The time slice a shard asks for: longer than the writer's, which may share the core and should run at once
 /// when a sync is done.
 const SLICE_NS: u64 = 300_000;
