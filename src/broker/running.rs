@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::http::{self, HttpHandle, HttpSettings};
 use crate::journal::reader::Readers;
 use crate::journal::{self, JournalSettings, Writer};
-use crate::session::{LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp};
+use crate::session::{LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
 use crate::telemetry::Telemetry;
 use crate::wire::RowBatch;
 
@@ -326,10 +326,6 @@ fn own_row(mut row: Vec<u8>) -> RowBatch {
     row.push(b'\n');
     let ends = vec![row.len() as u32];
     RowBatch { body: row, ends }
-}
-
-fn now_us() -> i64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
 fn seconds(duration: Duration) -> u32 {

@@ -11,5 +11,6 @@ mod served;
 mod subscriber;
 
 pub use app::{Links, SessionApp};
+pub use publisher::now_us;
 pub use remote::{LIVE_ORIGIN_NONE, LiveRows, Remote, Token};
 pub use served::{Catalog, ServedStream, StreamSettings};

@@ -357,7 +357,7 @@ fn ordered(count: u32) -> Outcome {
 }
 
 /// The wall clock in microseconds.
-fn now_us() -> i64 {
+pub fn now_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
