@@ -3,10 +3,12 @@
 //! Readers such as the Python client's snapshots start from these documents and find the published tables
 //! through them. A stream has its documents from its creation on, before anything is published.
 
+mod data_file;
 pub mod documents;
 mod error;
 mod files;
 mod uri;
 
+pub use data_file::{ColumnStats, DataFile};
 pub use error::LakeError;
 pub use uri::uris;
