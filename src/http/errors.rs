@@ -1,7 +1,7 @@
 //! Answers that say no, in the two forms of wire.md section 11.2, and the one error of the start.
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 
 /// Why the HTTP side did not start.
@@ -26,6 +26,17 @@ pub fn envelope(status: StatusCode, code: &str) -> Response<Body> {
         response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
     }
     response
+}
+
+/// The caller has to show who it is.
+pub fn authentication_required() -> Response<Body> {
+    let challenge = HeaderValue::from_static("Basic realm=\"streamcast\", charset=\"UTF-8\"");
+    with_header(envelope(StatusCode::UNAUTHORIZED, "authentication_required"), WWW_AUTHENTICATE, challenge)
+}
+
+/// The caller is known and may not do this, whether there is such a stream or not.
+pub fn forbidden() -> Response<Body> {
+    envelope(StatusCode::FORBIDDEN, "forbidden")
 }
 
 /// Nothing is served at this path.

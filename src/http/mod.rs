@@ -4,6 +4,7 @@
 //! [`HttpHandle::adopt`]; a connection that asks for one later goes back through [`HttpSettings::on_upgrade`].
 
 mod activity;
+mod caller;
 mod connection;
 pub mod console;
 mod cores;
@@ -22,6 +23,7 @@ mod upgrade;
 #[cfg(test)]
 mod tests;
 
+pub use caller::Caller;
 pub use errors::HttpError;
 pub use server::{AdoptRefused, HttpHandle, start};
 pub use settings::{HttpLimits, HttpSettings, OnUpgrade, UpgradeHead};

@@ -16,10 +16,12 @@ use prometheus::{IntCounterVec, Opts};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
+use super::caller::Caller;
 use super::errors::{HttpError, envelope, json, method_not_allowed, not_found, typed, with_header};
 use super::health::{Health, Readiness};
 use super::settings::HttpSettings;
 use super::{console, metrics, page, stats, upgrade};
+use crate::auth::{Action, Resource};
 use crate::telemetry::Telemetry;
 
 /// Where the statistics are when nobody says otherwise; switched off, this path still says so.
@@ -85,9 +87,15 @@ impl App {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
+        // First of all who asks, before anything is looked up (wire.md section 11.4).
+        let caller = match Caller::of(&self.settings.gate, &request).await {
+            Ok(caller) => caller,
+            Err(refused) if !is_open(request.uri().path()) => return refused,
+            Err(_) => Caller::nobody(),
+        };
         if upgrade::asks_for_websocket(&request) {
-            return upgrade::answer(request, &self.settings.on_upgrade);
+            return upgrade::answer(request, &caller, &self.settings.on_upgrade);
         }
         let max_body_bytes = self.settings.limits.max_body_bytes;
         let announced = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -95,10 +103,11 @@ impl App {
             return envelope(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large");
         }
         match self.settings.stats_path.as_deref() {
-            Some(path) if path == request.uri().path() => return self.stats(request.method()),
+            Some(path) if path == request.uri().path() => return self.stats(request.method(), &caller),
             None if request.uri().path() == STATS_PATH => return envelope(StatusCode::NOT_FOUND, "not_found"),
             _ => {}
         }
+        request.extensions_mut().insert(caller);
         let request = request.map(|body| Body::new(Limited::new(body, max_body_bytes)));
         match self.router.clone().oneshot(request).await {
             Ok(response) => response,
@@ -106,11 +115,15 @@ impl App {
         }
     }
 
-    fn stats(&self, method: &Method) -> Response<Body> {
+    fn stats(&self, method: &Method, caller: &Caller) -> Response<Body> {
         if method != Method::GET {
             return method_not_allowed("GET");
         }
-        match stats::document(&self.telemetry, SystemTime::now(), Instant::now()) {
+        if let Err(refused) = caller.require(Action::StatsRead, Resource::Collection) {
+            return refused;
+        }
+        let visible = |name: &str| caller.allows(Action::StatsRead, Resource::Stream(name));
+        match stats::document(&self.telemetry, visible, SystemTime::now(), Instant::now()) {
             Ok(document) => json(StatusCode::OK, document),
             Err(error) => internal(&error),
         }
@@ -139,6 +152,11 @@ impl App {
         };
         json(status, format!(r#"{{"status":"{}"}}"#, readiness.word()))
     }
+}
+
+/// Paths that answer everybody: they say no more than that a broker runs.
+fn is_open(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
 }
 
 /// The application as the router's handlers see it; gone only while the process ends.

@@ -4,6 +4,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::Gate;
+
 /// Takes a connection back that was handed over as HTTP and then asked for a WebSocket.
 ///
 /// The `101` answer is on its way already. The arguments are the socket (non-blocking), the request, and what
@@ -27,15 +29,23 @@ pub struct HttpSettings {
     pub console: bool,
     /// Bounds on connections, requests and waiting.
     pub limits: HttpLimits,
+    /// Who is let in.
+    pub gate: Gate,
     /// Where upgraded connections go.
     pub on_upgrade: OnUpgrade,
 }
 
 impl HttpSettings {
-    /// The usual settings: `/stats`, the console, the usual limits.
+    /// The usual settings: `/stats`, the console, the usual limits, and no policy.
     #[must_use]
     pub fn new(on_upgrade: OnUpgrade) -> Self {
-        Self { stats_path: Some("/stats".to_owned()), console: true, limits: HttpLimits::default(), on_upgrade }
+        Self {
+            stats_path: Some("/stats".to_owned()),
+            console: true,
+            limits: HttpLimits::default(),
+            gate: Gate::public(),
+            on_upgrade,
+        }
     }
 }
 

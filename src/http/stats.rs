@@ -26,13 +26,18 @@ struct Entry<'a> {
     last_send_age_s: Option<f64>,
 }
 
-/// The document as compact JSON, for the given wall clock and monotonic clock.
+/// The document as compact JSON, with the streams whose names are `visible`, for the given wall clock and monotonic clock.
 ///
 /// # Errors
 /// Never for these types; the signature is that of the encoder.
-pub fn document(telemetry: &Telemetry, wall: SystemTime, now: Instant) -> serde_json::Result<String> {
+pub fn document(
+    telemetry: &Telemetry,
+    visible: impl Fn(&str) -> bool,
+    wall: SystemTime,
+    now: Instant,
+) -> serde_json::Result<String> {
     let streams = telemetry.streams();
-    let listed = streams.iter().filter(|stream| !console::is_internal(&stream.name));
+    let listed = streams.iter().filter(|stream| !console::is_internal(&stream.name) && visible(&stream.name));
     serde_json::to_string(&Document {
         served_at: unix_s(wall),
         streams: listed.map(|stream| entry(stream, now)).collect(),
@@ -85,7 +90,7 @@ mod tests {
         telemetry.add_stream(Arc::new(live));
         let wall = UNIX_EPOCH + Duration::from_secs(105);
         assert_eq!(
-            document(&telemetry, wall, began + Duration::from_secs(5)).expect("json"),
+            document(&telemetry, |_| true, wall, began + Duration::from_secs(5)).expect("json"),
             concat!(
                 r#"{"served_at":105.0,"streams":[{"name":"r \"1\"","durable":true,"end_offset":4,"subscribers":2,"#,
                 r#""started_ts":100.0,"uptime_s":5.0,"last_send_ts":103.5,"last_send_age_s":1.5},"#,

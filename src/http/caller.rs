@@ -1,0 +1,85 @@
+//! Who has sent a request, as its handler sees it.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{Request, Response};
+
+use super::errors::{authentication_required, forbidden};
+use crate::auth::{Action, Gate, Grants, Outcome, Principal, RequestHead, Resource};
+
+/// The caller of a request. Handlers take it as an argument; it is known before any of them runs, and requests
+/// without valid credentials have been answered 401 by then where a policy asks for some.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    principal: Principal,
+    peer: Option<IpAddr>,
+}
+
+/// Where a connection came from; every request of it carries one.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerAddress(pub IpAddr);
+
+impl Caller {
+    /// Finds out who sent a request, or gives the answer that turns it away.
+    pub async fn of<B>(gate: &Gate, request: &Request<B>) -> Result<Self, Response<Body>> {
+        let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let fields = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let head = RequestHead::new(request.method().as_str(), target.as_bytes(), fields, peer);
+        match gate.authenticate(&head).await {
+            Outcome::Principal(principal) => Ok(Self { principal, peer }),
+            Outcome::Anonymous | Outcome::Refused(_) => Err(authentication_required()),
+        }
+    }
+
+    /// A caller who may do nothing.
+    pub fn nobody() -> Self {
+        Self { principal: Principal::new("", Grants::default(), None), peer: None }
+    }
+
+    /// The principal.
+    #[must_use]
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// The principal's name: what idempotency receipts are kept under (wire.md section 11.4).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.principal.name()
+    }
+
+    /// Where the request came from, if that is known.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    /// Whether the caller may do this.
+    #[must_use]
+    pub fn allows(&self, action: Action, resource: Resource<'_>) -> bool {
+        self.principal.allows(action, resource)
+    }
+
+    /// The same as a step of a handler.
+    ///
+    /// # Errors
+    /// The 403 that answers the request.
+    #[expect(clippy::result_large_err, reason = "the error is the answer, made where the request ends")]
+    pub fn require(&self, action: Action, resource: Resource<'_>) -> Result<(), Response<Body>> {
+        if self.allows(action, resource) { Ok(()) } else { Err(forbidden()) }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        // A request that came past the gate in no way has no rights.
+        Ok(parts.extensions.get::<Self>().cloned().unwrap_or_else(Self::nobody))
+    }
+}
