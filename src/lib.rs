@@ -10,6 +10,7 @@ pub mod http;
 pub mod journal;
 pub mod lake;
 pub mod logging;
+pub mod registry;
 pub mod schema;
 pub mod session;
 pub mod stream;
