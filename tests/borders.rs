@@ -58,7 +58,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ("clap", &["src/cli/", "src/config/", "perf/"]),
     ("toml", &["src/config/", "perf/"]),
     ("tokio_tungstenite", &["src/client/", "src/http/"]),
-    ("tokio", &["src/http/", "src/client/", "src/cli/", "src/demo/", "src/broker/"]),
+    ("tokio", &["src/http/", "src/client/", "src/cli/", "src/demo/", "src/broker/", "src/lake/"]),
     ("simd_json", &["src/schema/", "src/wire/"]),
     ("core_affinity", &["shards/", "src/broker/", "perf/"]),
 ];

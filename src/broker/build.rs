@@ -130,8 +130,8 @@ fn serve(
 }
 
 fn documents(root: &Path, record: &StreamRecord) -> Result<(String, String), BrokerError> {
-    lake::documents::ensure(root, record)?;
-    Ok(lake::uris(root, &record.name))
+    let document = lake::documents::ensure(root, record, &lake::documents::Declared::default())?;
+    Ok(lake::documents::uris(root, &document))
 }
 
 fn settings(config: &Config, declared: &StreamConfig) -> StreamSettings {

@@ -46,4 +46,50 @@ pub enum LakeError {
         /// As the journal has it.
         recorded: String,
     },
+    /// Another version was committed in between.
+    #[error("the metadata document of stream {stream:?} was changed by somebody else meanwhile; try again")]
+    Changed {
+        /// The stream.
+        stream: String,
+    },
+    /// Tables are in a bucket and there is no way to it.
+    #[error("the tables of stream {stream:?} are in a bucket, and no object store is set up")]
+    NoStore {
+        /// The stream.
+        stream: String,
+    },
+    /// A prefix that readers cannot open.
+    #[error("the published location {prefix:?} {why}")]
+    Prefix {
+        /// As it was declared.
+        prefix: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The tables are elsewhere.
+    #[error(
+        "stream {stream:?} is declared to publish to {declared}, but its tables are at {recorded}, where they stay for its life"
+    )]
+    Elsewhere {
+        /// The stream.
+        stream: String,
+        /// As it was declared, with the stream's name.
+        declared: String,
+        /// Where the tables are.
+        recorded: String,
+    },
+    /// The data root was moved after tables had been written.
+    #[error(
+        "the data root of stream {stream:?} was at {} and is now at {}, but its tables name their files by absolute paths; move it back, or make the old path lead here",
+        .was.display(),
+        .is.display()
+    )]
+    Moved {
+        /// The stream.
+        stream: String,
+        /// Where the root was.
+        was: PathBuf,
+        /// Where it is.
+        is: PathBuf,
+    },
 }

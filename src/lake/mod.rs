@@ -6,9 +6,7 @@
 mod data_file;
 pub mod documents;
 mod error;
-mod files;
-mod uri;
+pub mod steps;
 
 pub use data_file::{ColumnStats, DataFile};
 pub use error::LakeError;
-pub use uri::uris;
