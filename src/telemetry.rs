@@ -34,6 +34,12 @@ impl Telemetry {
         self.streams.write().unwrap_or_else(|poisoned| poisoned.into_inner()).push(stream);
     }
 
+    /// Takes a stream off the list that went out of service.
+    pub fn remove_stream(&self, stream: &Arc<StreamCounters>) {
+        let mut streams = self.streams.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        streams.retain(|listed| !Arc::ptr_eq(listed, stream));
+    }
+
     /// The streams in service, in the order they came.
     #[must_use]
     pub fn streams(&self) -> Vec<Arc<StreamCounters>> {

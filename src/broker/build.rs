@@ -11,16 +11,15 @@ use crate::http::console;
 use crate::journal::{Journal, StreamRecord, StreamSpec};
 use crate::lake;
 use crate::schema::Schema;
-use crate::session::{Catalog, ServedStream, StreamSettings};
+use crate::session::{Catalog, CatalogBounds, ServedStream, StreamSettings};
 use crate::telemetry::{StreamCounters, Telemetry};
 
 /// Bytes of backlog that the console's own stream may hold.
 const CONSOLE_BACKLOG_BYTES: u64 = 4 << 20;
 
-/// The streams in service and where their logs end.
+/// The streams in service and the place of the console's.
 pub(super) struct Built {
-    pub(super) catalog: Arc<Catalog>,
-    pub(super) ends: Vec<Option<i64>>,
+    pub(super) catalog: Catalog,
     pub(super) console: u32,
 }
 
@@ -32,34 +31,38 @@ pub(super) fn build(
     shards: usize,
 ) -> Result<Built, BrokerError> {
     let mut names = HashSet::new();
-    let mut streams = Vec::new();
-    let mut ends = Vec::new();
+    let counters = Arc::clone(telemetry);
+    let queued_bytes = move || counters.writer.queued_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    let mut catalog = Catalog::new(CatalogBounds::new(
+        config.transport_max_bytes,
+        config.max_inbound_bytes,
+        Box::new(queued_bytes),
+        console::is_internal,
+    ));
     let undeclared = undeclared(config, journal)?;
-    for (place, declared) in config.streams.iter().chain(&undeclared).enumerate() {
-        if console::is_internal(&declared.name) {
-            return Err(BrokerError::Reserved { name: declared.name.clone() });
-        }
+    for declared in config.streams.iter().chain(&undeclared) {
+        check_name(declared)?;
         if !names.insert(declared.name.as_str()) {
             return Err(BrokerError::Twice { name: declared.name.clone() });
         }
-        let (stream, end) = serve(config, declared, place as u32, journal, shards)?;
-        telemetry.add_stream(Arc::clone(&stream.counters));
-        streams.push(Arc::new(stream));
-        ends.push(end);
+        let schema = compile(declared)?;
+        let record = match spec(declared, schema.as_ref()) {
+            Some(spec) => Some(journal.declare(&spec)?),
+            None => None,
+        };
+        let metadata = record.as_ref().map(|record| documents(journal.root(), record)).transpose()?;
+        let counters = counters_of(declared, record.as_ref());
+        if let Some(record) = &record {
+            journal.attach_counters(record.id, Arc::clone(&counters));
+        }
+        telemetry.add_stream(Arc::clone(&counters));
+        let parts = Parts { schema, record, metadata, counters };
+        let settings = settings(config, declared);
+        catalog = catalog.with(Arc::new(served(declared, settings, catalog.next_place(), shards, parts)));
     }
-    let console = streams.len() as u32;
-    streams.push(Arc::new(console_stream(console, config)));
-    ends.push(None);
-    let counters = Arc::clone(telemetry);
-    let queued = move || counters.writer.queued_bytes.load(std::sync::atomic::Ordering::Relaxed);
-    let catalog = Catalog::new(
-        streams,
-        config.transport_max_bytes,
-        config.max_inbound_bytes,
-        Arc::new(queued),
-        console::is_internal,
-    );
-    Ok(Built { catalog: Arc::new(catalog), ends, console })
+    let console = catalog.next_place();
+    let catalog = catalog.with(Arc::new(console_stream(console, config)));
+    Ok(Built { catalog, console })
 }
 
 /// Streams that the journal has and the configuration does not name, such as those of the `create` command: they
@@ -80,61 +83,78 @@ fn undeclared(config: &Config, journal: &Journal) -> Result<Vec<StreamConfig>, B
         .collect()
 }
 
-fn serve(
-    config: &Config,
-    declared: &StreamConfig,
-    place: u32,
-    journal: &mut Journal,
-    shards: usize,
-) -> Result<(ServedStream, Option<i64>), BrokerError> {
-    let schema = match &declared.schema {
-        Some(document) => Some(
-            Schema::compile(document, declared.durable)
-                .map_err(|source| BrokerError::Schema { name: declared.name.clone(), source })?,
-        ),
-        None => None,
-    };
-    let record = match &schema {
-        Some(schema) if declared.durable => Some(journal.declare(&StreamSpec {
-            name: declared.name.clone(),
-            schema_canonical: schema.canonical().to_owned(),
-            sort_by: declared.sort_by.clone(),
-            exactly_once: declared.exactly_once,
-            group_commit: declared.group_commit,
-        })?),
-        _ => None,
-    };
-    let metadata = match &record {
-        Some(record) => Some(documents(journal.root(), record)?),
-        None => None,
-    };
-    let end = record.as_ref().map(|record| record.end_offset);
-    let counters = Arc::new(StreamCounters::new(&declared.name, record.is_some(), end));
-    if let Some(record) = &record {
-        journal.attach_counters(record.id, Arc::clone(&counters));
+/// Refuses names that the broker keeps for itself.
+pub(super) fn check_name(declared: &StreamConfig) -> Result<(), BrokerError> {
+    if console::is_internal(&declared.name) {
+        return Err(BrokerError::Reserved { name: declared.name.clone() });
     }
-    let stream = ServedStream {
-        index: place,
-        name: declared.name.clone(),
-        schema,
-        journal_id: record.as_ref().map(|record| record.id),
-        stream_id: record.as_ref().map(|record| record.stream_id.clone()),
-        floor: record.as_ref().and_then(|record| record.floor),
-        metadata,
-        settings: settings(config, declared),
-        home_shard: place as usize % shards,
-        counters,
-        waiting_shards: [const { AtomicU64::new(0) }; 4],
-    };
-    Ok((stream, end))
+    Ok(())
 }
 
-fn documents(root: &Path, record: &StreamRecord) -> Result<(String, String), BrokerError> {
+/// The columns of a stream, if it has any.
+pub(super) fn compile(declared: &StreamConfig) -> Result<Option<Schema>, BrokerError> {
+    let fail = |source| BrokerError::Schema { name: declared.name.clone(), source };
+    declared.schema.as_ref().map(|document| Schema::compile(document, declared.durable).map_err(fail)).transpose()
+}
+
+/// What is recorded of a stream with a log; `None` without one.
+pub(super) fn spec(declared: &StreamConfig, schema: Option<&Schema>) -> Option<StreamSpec> {
+    let schema = schema.filter(|_| declared.durable)?;
+    Some(StreamSpec {
+        name: declared.name.clone(),
+        schema_canonical: schema.canonical().to_owned(),
+        sort_by: declared.sort_by.clone(),
+        exactly_once: declared.exactly_once,
+        group_commit: declared.group_commit,
+    })
+}
+
+/// Counters for a stream that comes into service.
+pub(super) fn counters_of(declared: &StreamConfig, record: Option<&StreamRecord>) -> Arc<StreamCounters> {
+    Arc::new(StreamCounters::new(&declared.name, record.is_some(), record.map(|record| record.end_offset)))
+}
+
+/// What a served stream is put together from.
+pub(super) struct Parts {
+    pub(super) schema: Option<Schema>,
+    pub(super) record: Option<StreamRecord>,
+    pub(super) metadata: Option<(String, String)>,
+    pub(super) counters: Arc<StreamCounters>,
+}
+
+/// A stream for the catalog.
+pub(super) fn served(
+    declared: &StreamConfig,
+    settings: StreamSettings,
+    place: u32,
+    shards: usize,
+    parts: Parts,
+) -> ServedStream {
+    let record = parts.record.as_ref();
+    ServedStream {
+        index: place,
+        name: declared.name.clone(),
+        schema: parts.schema,
+        journal_id: record.map(|record| record.id),
+        stream_id: record.map(|record| record.stream_id.clone()),
+        floor: record.and_then(|record| record.floor),
+        metadata: parts.metadata,
+        settings,
+        retired: None,
+        home_shard: place as usize % shards,
+        counters: parts.counters,
+        waiting_shards: [const { AtomicU64::new(0) }; 4],
+    }
+}
+
+/// Makes sure of the stream's documents and names them.
+pub(super) fn documents(root: &Path, record: &StreamRecord) -> Result<(String, String), BrokerError> {
     let document = lake::documents::ensure(root, record, &lake::documents::Declared::default())?;
     Ok(lake::documents::uris(root, &document))
 }
 
-fn settings(config: &Config, declared: &StreamConfig) -> StreamSettings {
+/// What is chosen for a stream.
+pub(super) fn settings(config: &Config, declared: &StreamConfig) -> StreamSettings {
     StreamSettings {
         exactly_once: declared.exactly_once,
         group_commit: declared.group_commit,
@@ -157,17 +177,7 @@ fn console_stream(place: u32, config: &Config) -> ServedStream {
         max_message_bytes: 0,
         ..settings(config, &declared)
     };
-    ServedStream {
-        index: place,
-        name: console::STREAM.to_owned(),
-        schema: None,
-        journal_id: None,
-        stream_id: None,
-        floor: None,
-        metadata: None,
-        settings,
-        home_shard: 0,
-        counters: Arc::new(StreamCounters::new(console::STREAM, false, None)),
-        waiting_shards: [const { AtomicU64::new(0) }; 4],
-    }
+    let counters = Arc::new(StreamCounters::new(console::STREAM, false, None));
+    let parts = Parts { schema: None, record: None, metadata: None, counters };
+    ServedStream { home_shard: 0, ..served(&declared, settings, place, 1, parts) }
 }

@@ -7,7 +7,7 @@ use streamcast_shards::inbox::InboxSender;
 use streamcast_shards::{Block, Command, ConnId};
 
 use crate::journal::{CommitSink, GroupCommit, Outcome};
-use crate::session::{Catalog, Remote, Token};
+use crate::session::{Catalog, CatalogCell, Remote, Token, end_offset};
 
 /// Bytes that may wait in a shard's inbox before blocks are left out for it. Its subscribers then go on from
 /// the log, or are dropped where there is none to go on from.
@@ -23,34 +23,29 @@ struct Parcel {
 
 /// The sink of the writer.
 pub(super) struct Delivery {
-    catalog: Arc<Catalog>,
+    catalog: Arc<CatalogCell>,
+    /// The catalog as it was last seen, and its number.
+    seen: Arc<Catalog>,
+    version: u64,
     inboxes: Vec<InboxSender<Command<Remote>>>,
-    /// Stream by its number in the journal.
-    by_journal_id: Vec<Option<u32>>,
     /// By stream: its end, and the shards that get its blocks.
     streams: Vec<(Option<i64>, Vec<usize>)>,
     parcels: Vec<Parcel>,
 }
 
 impl Delivery {
-    pub(super) fn new(
-        catalog: Arc<Catalog>,
-        inboxes: Vec<InboxSender<Command<Remote>>>,
-        ends: Vec<Option<i64>>,
-    ) -> Self {
-        let mut by_journal_id = Vec::new();
-        for stream in catalog.streams() {
-            if let Some(id) = stream.journal_id {
-                let id = id as usize;
-                if by_journal_id.len() <= id {
-                    by_journal_id.resize(id + 1, None);
-                }
-                by_journal_id[id] = Some(stream.index);
-            }
-        }
+    pub(super) fn new(catalog: Arc<CatalogCell>, inboxes: Vec<InboxSender<Command<Remote>>>) -> Self {
         let parcels = inboxes.iter().map(|_| Parcel::default()).collect();
-        let streams = ends.into_iter().map(|end| (end, Vec::new())).collect();
-        Self { catalog, inboxes, by_journal_id, streams, parcels }
+        let seen = catalog.current();
+        Self { catalog, seen, version: 0, inboxes, streams: Vec::new(), parcels }
+    }
+
+    /// Sees streams that have come. What is said of a stream is said after it is in the catalog.
+    fn look_up(&mut self) {
+        if self.catalog.refresh(&mut self.version, &mut self.seen) {
+            let new = &self.seen.places()[self.streams.len()..];
+            self.streams.extend(new.iter().map(|stream| (end_offset(&stream.counters.end_offset), Vec::new())));
+        }
     }
 
     fn send(&self, shard: usize, message: Remote, bytes: usize) {
@@ -67,8 +62,9 @@ impl Delivery {
 
 impl CommitSink for Delivery {
     fn deliver(&mut self, commit: GroupCommit) {
+        self.look_up();
         for (journal_id, block, _, _) in commit.blocks {
-            let Some(Some(stream)) = self.by_journal_id.get(journal_id as usize).copied() else { continue };
+            let Some(stream) = self.seen.of_journal(journal_id).map(|stream| stream.index) else { continue };
             let (end, shards) = &mut self.streams[stream as usize];
             *end = block.end_offset;
             for &shard in shards.iter() {
@@ -98,7 +94,7 @@ impl CommitSink for Delivery {
             self.send(shard, Remote::Commit { blocks, outcomes }, bytes);
         }
         let inboxes = &self.inboxes;
-        self.catalog.take_waiting(|stream, shard| {
+        self.seen.take_waiting(|stream, shard| {
             if let Some(inbox) = inboxes.get(shard) {
                 inbox.send(Command::App(Remote::Room { stream }), 0);
             }
@@ -119,6 +115,7 @@ impl CommitSink for Delivery {
 
     /// A shard wants a stream's blocks from here on (`on` is 1), or no longer.
     fn note(&mut self, stream: u64, shard: u64, on: u64) {
+        self.look_up();
         let shard = shard as usize;
         let Some((end, shards)) = self.streams.get_mut(stream as usize) else { return };
         shards.retain(|other| *other != shard);

@@ -66,6 +66,21 @@ pub enum BrokerError {
         /// The name.
         name: String,
     },
+    /// A stream of that name is in service.
+    #[error("stream {name:?} is served already; stop it first")]
+    Served {
+        /// The name.
+        name: String,
+    },
+    /// No stream of that name is in service.
+    #[error("stream {name:?} is not served; start it first")]
+    NotServed {
+        /// The name.
+        name: String,
+    },
+    /// The writer has stopped, or is too busy to answer.
+    #[error("the writer does not answer; see the log for why, and start the broker again")]
+    WriterGone,
     /// More shards than a connection's token can name.
     #[error("{shards} shards are more than the 256 that one process can run; name fewer cores")]
     TooManyShards {

@@ -6,6 +6,10 @@ mod error;
 mod notify;
 mod running;
 mod signals;
+mod streams;
+#[cfg(test)]
+mod streams_tests;
 
 pub use error::BrokerError;
 pub use running::{Broker, run};
+pub use streams::Streams;

@@ -17,12 +17,13 @@ use streamcast_shards::{Command, Handoff, Peer, Settings, UpgradeHead, inbox, li
 use super::build::{self, Built};
 use super::delivery::Delivery;
 use super::error::BrokerError;
+use super::streams::Streams;
 use super::{notify, signals};
 use crate::config::Config;
 use crate::http::{self, HttpHandle, HttpSettings};
 use crate::journal::reader::Readers;
 use crate::journal::{self, JournalSettings, Writer};
-use crate::session::{LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
+use crate::session::{CatalogCell, LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
 use crate::telemetry::Telemetry;
 use crate::wire::RowBatch;
 
@@ -44,6 +45,7 @@ pub struct Broker {
     threads: Vec<ShardThread>,
     writer: Writer,
     readers: Readers,
+    streams: Arc<Streams>,
     stop_timeout: Duration,
 }
 
@@ -73,11 +75,16 @@ impl Broker {
         let path = journal.path().to_owned();
         let readers = Readers::start(&path, config.reader_threads as usize, &plan.background, Arc::clone(&telemetry))?;
         let (peers, inboxes) = channels(shards).map_err(BrokerError::Thread)?;
-        let http = start_http(config, &telemetry, &plan, &peers)?;
         let senders: Vec<_> = peers.iter().map(|peer| peer.inbox.clone()).collect();
-        let Built { catalog, ends, console } = built;
-        let delivery = Delivery::new(Arc::clone(&catalog), senders.clone(), ends);
+        let Built { catalog, console } = built;
+        let catalog = Arc::new(CatalogCell::new(catalog));
+        let root = journal.root().to_owned();
+        let delivery = Delivery::new(Arc::clone(&catalog), senders.clone());
         let writer = journal.start(Box::new(delivery), Arc::clone(&telemetry), Some(plan.writer))?;
+        let (jobs, all) = (writer.sender(), senders.clone());
+        let streams =
+            Arc::new(Streams::new(config.clone(), root, Arc::clone(&catalog), jobs, all, Arc::clone(&telemetry)));
+        let http = start_http(config, &telemetry, &plan, &peers)?;
         let listeners = match listen::inherited(shards) {
             Some(inherited) => inherited?,
             None => listen::listen(config.listen, shards)?,
@@ -96,6 +103,7 @@ impl Broker {
             threads: Vec::new(),
             writer,
             readers,
+            streams,
             stop_timeout: config.stop_timeout,
         };
         let doorbell = Doorbell::start(senders.clone(), broker.plan.background.clone()).map_err(BrokerError::Thread)?;
@@ -119,7 +127,7 @@ impl Broker {
         index: usize,
         (listener, doorbell): (TcpListener, Doorbell),
         receiver: inbox::Inbox<Command<Remote>>,
-        catalog: &Arc<crate::session::Catalog>,
+        catalog: &Arc<CatalogCell>,
     ) -> Result<(), BrokerError> {
         let links = Links {
             shard: index,
@@ -154,6 +162,12 @@ impl Broker {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where its streams are started and stopped.
+    #[must_use]
+    pub fn streams(&self) -> &Arc<Streams> {
+        &self.streams
     }
 
     /// Its counters.

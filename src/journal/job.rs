@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use streamcast_shards::Block;
 
+use super::office::Errand;
 use crate::wire::batch::RowBatch;
 use crate::wire::publish::Seq;
 
@@ -37,6 +38,8 @@ pub enum Job {
     /// Comes back as [`CommitSink::note`] once everything sent before it is committed and delivered, and
     /// before anything sent after it is.
     Note(u64, u64, u64),
+    /// Called once everything sent before it is committed and delivered, and before anything sent after it is.
+    Errand(Errand),
 }
 
 /// One publish frame: its rows are committed together, next to each other, or not at all.

@@ -6,7 +6,7 @@
 //! first of these frames and so breaks the chain of checksums. Only when that is on disk is the failed
 //! transaction known to be void. Until then no transaction is tried.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -101,6 +101,12 @@ impl Store {
                 Err(error.to_string())
             }
         }
+    }
+
+    /// Lends the connection between two transactions.
+    pub(super) fn lend(&mut self, borrower: impl FnOnce(&mut Connection, &Path)) {
+        borrower(&mut self.connection, &self.path);
+        self.roll_back();
     }
 
     fn write(&self, plan: &Plan, streams: &[StreamState]) -> rusqlite::Result<()> {

@@ -14,6 +14,7 @@ use super::encode;
 use super::error::JournalError;
 use super::job::{Append, ClaimRef, CommitSink, GroupCommit, Job};
 use super::lock::RootLock;
+use super::office::{Errand, Office};
 use super::plan::{Batch, Plan, StreamState};
 use super::store::Store;
 use super::thread::{WRITER_SLICE_NS, pin_to, prefer_latency};
@@ -154,8 +155,15 @@ struct Group {
     rows: usize,
     bytes: usize,
     alone: usize,
-    note: Option<(u64, u64, u64)>,
+    /// What is to be done after the frames; it ends the taking.
+    after: Option<After>,
     stop: bool,
+}
+
+/// What is done between two transactions.
+enum After {
+    Note(u64, u64, u64),
+    Errand(Errand),
 }
 
 /// What a frame counts for while it is queued.
@@ -247,7 +255,7 @@ impl Worker {
         self.take(&mut group, first);
         let (max_rows, max_bytes) = (self.store.settings.max_group_rows as usize, self.store.settings.max_group_bytes);
         while !group.stop
-            && group.note.is_none()
+            && group.after.is_none()
             && group.rows < max_rows
             && group.bytes < max_bytes
             && group.alone < MAX_ALONE_FRAMES
@@ -261,7 +269,8 @@ impl Worker {
     fn take(&self, group: &mut Group, next: Next) {
         match next {
             Next::Stop => group.stop = true,
-            Next::Job(Job::Note(a, b, c)) => group.note = Some((a, b, c)),
+            Next::Job(Job::Note(a, b, c)) => group.after = Some(After::Note(a, b, c)),
+            Next::Job(Job::Errand(errand)) => group.after = Some(After::Errand(errand)),
             Next::Job(job) => {
                 if let Job::Append(append) = &job {
                     group.rows += append.rows.ends.len();
@@ -312,7 +321,7 @@ impl Worker {
                         held.remove(&publisher);
                     }
                 }
-                Job::Note(..) => debug_assert!(false, "a note ends the taking"),
+                Job::Note(..) | Job::Errand(_) => debug_assert!(false, "they end the taking"),
             }
         }
         self.carry_out(shared, &weights);
@@ -324,8 +333,13 @@ impl Worker {
         for (index, publisher, token, older) in claims {
             self.answer_claim(index, publisher, token, older);
         }
-        if let Some((a, b, c)) = group.note {
-            self.sink.note(a, b, c);
+        match group.after {
+            Some(After::Note(a, b, c)) => self.sink.note(a, b, c),
+            Some(After::Errand(errand)) => self.store.lend(|connection, path| {
+                let (streams, index) = (&mut self.streams, &mut self.index);
+                errand.run(&mut Office { connection, path, streams, index });
+            }),
+            None => {}
         }
     }
 

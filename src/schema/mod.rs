@@ -6,6 +6,7 @@
 mod binary;
 mod columns;
 mod compile;
+mod dispatch;
 mod encode;
 mod explain;
 mod filter;
@@ -20,6 +21,7 @@ mod tests;
 pub use binary::Encoding;
 pub use columns::{Column, ColumnKind, Columns, Element, Schema};
 pub use compile::{MAX_CANONICAL_BYTES, MAX_NESTING, SchemaError};
+pub use dispatch::Dispatch;
 pub use encode::{Invalid, push_any, push_row};
 pub use explain::explain;
 pub use filter::{Filter, FilterError};

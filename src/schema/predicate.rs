@@ -18,16 +18,17 @@ pub struct Predicate {
     key: String,
 }
 
+/// What a filter asks of one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Term {
+pub(super) struct Term {
     /// The column's name as canonical JSON.
-    name: Box<[u8]>,
+    pub(super) name: Box<[u8]>,
     /// Its place in the schema.
-    place: Option<usize>,
+    pub(super) place: Option<usize>,
     /// The canonical texts that match, sorted.
-    texts: Vec<Box<[u8]>>,
+    pub(super) texts: Vec<Box<[u8]>>,
     /// Whether null, and with it an absent column, matches.
-    null: bool,
+    pub(super) null: bool,
 }
 
 impl Predicate {
@@ -57,6 +58,10 @@ impl Predicate {
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    pub(super) fn terms(&self) -> &[Term] {
+        &self.terms
     }
 
     /// Whether a canonical row matches.

@@ -12,7 +12,7 @@ use streamcast_shards::{App, Command, ConnId, Ended, Engine, Lagging, UpgradeHea
 use super::hub::{Hub, Interest};
 use super::publisher::Publisher;
 use super::remote::{Remote, Token};
-use super::served::{Catalog, ServedStream};
+use super::served::{Catalog, CatalogCell, ServedStream};
 use super::subscriber::Subscriber;
 use crate::journal::reader::ReaderHandle;
 use crate::journal::{Job, JobSender};
@@ -28,7 +28,7 @@ pub struct Links {
     /// The shard's place among its peers.
     pub shard: usize,
     /// The streams.
-    pub catalog: Arc<Catalog>,
+    pub catalog: Arc<CatalogCell>,
     /// The writer.
     pub jobs: JobSender,
     /// The readers.
@@ -54,6 +54,9 @@ pub enum Session {
 /// The sessions of one shard.
 pub struct SessionApp {
     pub(super) links: Links,
+    /// The streams as this shard last saw them; every one has its hub.
+    pub(super) catalog: Arc<Catalog>,
+    catalog_version: u64,
     pub(super) hubs: Vec<Hub>,
     pub(super) parser: FrameParser,
     pub(super) index: RowIndex,
@@ -68,15 +71,27 @@ impl SessionApp {
     /// No connection yet.
     #[must_use]
     pub fn new(links: Links) -> Self {
-        let hubs = links.catalog.streams().iter().map(|stream| Hub::new(Arc::clone(stream))).collect();
-        Self {
+        let catalog = links.catalog.current();
+        let mut app = Self {
             links,
-            hubs,
+            catalog,
+            catalog_version: 0,
+            hubs: Vec::new(),
             parser: FrameParser::new(),
             index: RowIndex::new(),
             scratch: Vec::new(),
             stopping: false,
             jobs: Vec::new(),
+        };
+        app.look_up();
+        app
+    }
+
+    /// Sees streams that have come or gone.
+    fn look_up(&mut self) {
+        if self.links.catalog.refresh(&mut self.catalog_version, &mut self.catalog) {
+            let new = &self.catalog.places()[self.hubs.len()..];
+            self.hubs.extend(new.iter().map(|stream| Hub::new(Arc::clone(stream))));
         }
     }
 
@@ -113,13 +128,13 @@ impl SessionApp {
 
     /// Finds the stream a target names, in the order of wire.md section 1.2.
     fn route(&self, target: &Target) -> Result<Arc<ServedStream>, CloseReason> {
-        if let Some(stream) = self.links.catalog.find(&target.name) {
+        if let Some(stream) = self.catalog.find(&target.name) {
             return Ok(Arc::clone(stream));
         }
         if !target::is_managed_name(&target.name) {
             return Err(CloseReason::BadRequest { detail: "this is not a stream's name".to_owned() });
         }
-        Err(CloseReason::NoSuchStream { serves: Some(self.links.catalog.listed_names.clone()) })
+        Err(CloseReason::NoSuchStream { serves: Some(self.catalog.listed_names.clone()) })
     }
 
     fn begin(
@@ -134,6 +149,9 @@ impl SessionApp {
         let target = parsed.map_err(|bad| CloseReason::BadRequest { detail: bad.detail })?;
         let stream = self.route(&target)?;
         if target.publish {
+            if let Some((at_us, end_offset)) = stream.retired {
+                return Err(CloseReason::StreamRetired { at_us, end_offset });
+            }
             self.begin_publisher(engine, id, stream, target.publisher)
         } else {
             self.begin_subscriber(engine, id, stream, target.offset, target.filter)
@@ -196,10 +214,23 @@ impl SessionApp {
 
     fn stop(&mut self, engine: &mut Engine<Session>) {
         self.stopping = true;
+        self.dismiss(engine, |_| true);
+    }
+
+    /// A stream goes out of service: its connections are closed, publishers once they have their answers.
+    fn stop_stream(&mut self, engine: &mut Engine<Session>, stream: u32) {
+        self.dismiss(engine, |served| served.index == stream);
+    }
+
+    fn dismiss(&mut self, engine: &mut Engine<Session>, of: impl Fn(&ServedStream) -> bool) {
         for id in engine.open_connections() {
             match engine.session(id) {
-                Some(Session::Publisher(_)) => self.end_publisher(engine, id, CloseReason::StreamStopping),
-                Some(Session::Subscriber(_)) => self.close(engine, id, &CloseReason::StreamStopping),
+                Some(Session::Publisher(publisher)) if of(&publisher.stream) => {
+                    self.end_publisher(engine, id, CloseReason::StreamStopping);
+                }
+                Some(Session::Subscriber(subscriber)) if of(subscriber.stream()) => {
+                    self.close(engine, id, &CloseReason::StreamStopping);
+                }
                 _ => {}
             }
         }
@@ -215,7 +246,8 @@ impl App for SessionApp {
     }
 
     fn started(&mut self, engine: &mut Engine<Session>, id: ConnId) {
-        engine.limit_messages(id, self.links.catalog.transport_max_bytes as usize);
+        self.look_up();
+        engine.limit_messages(id, self.catalog.bounds.transport_max_bytes as usize);
         let Some(session) = engine.session(id) else { return };
         let Session::Opening(parsed) = std::mem::replace(session, Session::Refused) else { return };
         if let Err(reason) = self.begin(engine, id, *parsed) {
@@ -241,7 +273,7 @@ impl App for SessionApp {
                 Some(Session::Publisher(publisher)) => CloseReason::TooBig {
                     size: size_bytes,
                     limit: u64::from(
-                        publisher.stream.settings.max_message_bytes.min(self.links.catalog.transport_max_bytes),
+                        publisher.stream.settings.max_message_bytes.min(self.catalog.bounds.transport_max_bytes),
                     ),
                     stream: publisher.stream.name.clone(),
                 },
@@ -284,6 +316,7 @@ impl App for SessionApp {
     }
 
     fn remote(&mut self, engine: &mut Engine<Session>, message: Remote) {
+        self.look_up();
         match message {
             Remote::Commit { blocks, outcomes } => {
                 for (stream, block) in blocks {
@@ -320,6 +353,7 @@ impl App for SessionApp {
             Remote::Room { stream } => self.room(engine, stream),
             Remote::Resolved { conn, resolution } => self.resolved(engine, conn, resolution),
             Remote::Page { conn, page } => self.page(engine, conn, page),
+            Remote::StopStream { stream } => self.stop_stream(engine, stream),
             Remote::Stop => self.stop(engine),
         }
     }

@@ -8,7 +8,7 @@ use streamcast_shards::{Block, ConnId, Engine, FeedId, FeedLimits, Lagging};
 
 use super::app::Session;
 use super::served::ServedStream;
-use crate::schema::{Predicate, RowIndex};
+use crate::schema::{Dispatch, Predicate, RowIndex};
 use crate::wire::row::row_of_frame;
 
 /// Seconds a stream's blocks still come after its last subscriber on the shard has left.
@@ -44,7 +44,13 @@ pub(super) struct Hub {
     /// Publishers that wait for room in the writer's queue.
     pub(super) waiting_publishers: Vec<ConnId>,
     feed: Option<FeedId>,
-    filtered: HashMap<String, FilteredFeed>,
+    /// Feeds of filters; the place of one that has gone is used again.
+    filtered: Vec<Option<FilteredFeed>>,
+    /// Where the feed of a filter is, by [`Predicate::key`].
+    by_key: HashMap<String, u32>,
+    dispatch: Dispatch,
+    /// Feeds that the block being appended has rows for.
+    touched: Vec<u32>,
     /// Shards that get the blocks of a live-only stream from here.
     pub(super) interested_shards: Vec<usize>,
     idle_s: u8,
@@ -59,7 +65,10 @@ impl Hub {
             waiting: Vec::new(),
             waiting_publishers: Vec::new(),
             feed: None,
-            filtered: HashMap::new(),
+            filtered: Vec::new(),
+            by_key: HashMap::new(),
+            dispatch: Dispatch::new(),
+            touched: Vec::new(),
             interested_shards: Vec::new(),
             idle_s: 0,
         }
@@ -78,17 +87,26 @@ impl Hub {
         match predicate {
             None => *self.feed.get_or_insert_with(|| engine.create_feed(limits)),
             Some(predicate) => {
-                self.filtered
-                    .entry(predicate.key().to_owned())
-                    .or_insert_with(|| FilteredFeed {
-                        feed: engine.create_feed(limits),
-                        predicate: Arc::clone(predicate),
-                        bytes: Vec::new(),
-                        ends: Vec::new(),
-                    })
-                    .feed
+                if let Some(FilteredFeed { feed, .. }) = self.by_key.get(predicate.key()).and_then(|at| self.at(*at)) {
+                    return *feed;
+                }
+                let feed = engine.create_feed(limits);
+                let made = FilteredFeed { feed, predicate: Arc::clone(predicate), bytes: Vec::new(), ends: Vec::new() };
+                let free = self.filtered.iter().position(Option::is_none);
+                let at = free.unwrap_or_else(|| {
+                    self.filtered.push(None);
+                    self.filtered.len() - 1
+                });
+                self.filtered[at] = Some(made);
+                self.by_key.insert(predicate.key().to_owned(), at as u32);
+                self.dispatch.insert(at as u32, predicate);
+                feed
             }
         }
+    }
+
+    fn at(&self, place: u32) -> Option<&FilteredFeed> {
+        self.filtered.get(place as usize)?.as_ref()
     }
 
     /// Appends a block to every feed and moves the frontier; returned are the subscribers that lag too far.
@@ -100,22 +118,28 @@ impl Hub {
             let lag = i64::try_from(engine.counts.max_lag_frames).unwrap_or(i64::MAX);
             self.stream.counters.peak_lag_frames.fetch_max(lag, Relaxed);
         }
-        if self.filtered.is_empty() {
+        if self.by_key.is_empty() {
             return lagging;
         }
         let schema = self.stream.schema.as_ref();
+        let Self { filtered, dispatch, touched, .. } = self;
         for number in 0..block.count() {
             let frame = block.frame(number);
             let row = row_of_frame(frame);
             index.scan(schema, row);
-            for filtered in self.filtered.values_mut() {
+            dispatch.candidates(row, index, |place| {
+                let Some(Some(filtered)) = filtered.get_mut(place as usize) else { return };
                 if filtered.predicate.matches_indexed(row, index) {
+                    if filtered.ends.is_empty() {
+                        touched.push(place);
+                    }
                     filtered.bytes.extend_from_slice(frame);
                     filtered.ends.push(filtered.bytes.len() as u32);
                 }
-            }
+            });
         }
-        for filtered in self.filtered.values_mut().filter(|filtered| !filtered.ends.is_empty()) {
+        for place in touched.drain(..) {
+            let Some(Some(filtered)) = filtered.get_mut(place as usize) else { continue };
             lagging.append(&mut engine.append(filtered.feed, &filtered.bytes, &filtered.ends));
             filtered.bytes.clear();
             filtered.ends.clear();
@@ -127,18 +151,23 @@ impl Hub {
 
     /// A block was lost on the way here: everybody lags.
     pub(super) fn overrun(&self, engine: &Engine<Session>) -> Vec<Lagging> {
-        let feeds = self.feed.iter().copied().chain(self.filtered.values().map(|filtered| filtered.feed));
+        let feeds = self.feed.iter().copied().chain(self.filtered.iter().flatten().map(|filtered| filtered.feed));
         feeds.flat_map(|feed| engine.overrun(feed)).collect()
     }
 
     /// Forgets feeds without subscribers. True when the stream has had none for a while and the shard can do
     /// without its blocks.
     pub(super) fn tidy(&mut self, engine: &mut Engine<Session>) -> bool {
-        self.filtered.retain(|_, filtered| !engine.remove_feed(filtered.feed));
+        for (place, slot) in self.filtered.iter_mut().enumerate() {
+            if let Some(gone) = slot.take_if(|filtered| engine.remove_feed(filtered.feed)) {
+                self.by_key.remove(gone.predicate.key());
+                self.dispatch.remove(place as u32);
+            }
+        }
         if self.feed.is_some_and(|feed| engine.remove_feed(feed)) {
             self.feed = None;
         }
-        let idle = self.feed.is_none() && self.filtered.is_empty() && self.waiting.is_empty();
+        let idle = self.feed.is_none() && self.by_key.is_empty() && self.waiting.is_empty();
         self.idle_s = if idle { self.idle_s.saturating_add(1) } else { 0 };
         self.interest == Interest::On && self.idle_s > INTEREST_LINGER_S
     }

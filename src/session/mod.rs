@@ -13,4 +13,4 @@ mod subscriber;
 pub use app::{Links, SessionApp};
 pub use publisher::now_us;
 pub use remote::{LIVE_ORIGIN_NONE, LiveRows, Remote, Token};
-pub use served::{Catalog, ServedStream, StreamSettings};
+pub use served::{Catalog, CatalogBounds, CatalogCell, ServedStream, StreamSettings, end_offset};

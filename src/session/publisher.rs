@@ -79,8 +79,10 @@ impl SessionApp {
         if publisher.is_some() && !(stream.settings.exactly_once && stream.durable()) {
             return Err(CloseReason::ExactlyOnceUnavailable);
         }
-        engine
-            .limit_messages(id, stream.settings.max_message_bytes.min(self.links.catalog.transport_max_bytes) as usize);
+        engine.limit_messages(
+            id,
+            stream.settings.max_message_bytes.min(self.catalog.bounds.transport_max_bytes) as usize,
+        );
         stream.counters.publishers.fetch_add(1, Relaxed);
         let publisher: Option<Arc<str>> = publisher.map(Into::into);
         let session = Publisher {
@@ -174,10 +176,10 @@ impl SessionApp {
         };
         let rows = frame.rows.count() as i64;
         let bytes = frame.rows.body.len();
-        if !(self.links.catalog.has_room_for(bytes) && stream.reserve(rows)) {
+        if !(self.catalog.has_room_for(bytes) && stream.reserve(rows)) {
             // Asked for before the second look, so that room made in between is not missed.
-            self.links.catalog.wait_for_room(&stream, shard);
-            if !(self.links.catalog.has_room_for(bytes) && stream.reserve(rows)) {
+            self.catalog.wait_for_room(&stream, shard);
+            if !(self.catalog.has_room_for(bytes) && stream.reserve(rows)) {
                 session.stashed = Some(frame);
                 engine.pause_reading(id);
                 self.hubs[stream.index as usize].waiting_publishers.push(id);
@@ -201,8 +203,7 @@ impl SessionApp {
     /// A job that the writer did not take any more: its rows are not queued.
     pub(super) fn forget(&self, job: Job) {
         let Job::Append(append) = job else { return };
-        let streams = self.links.catalog.streams();
-        if let Some(stream) = streams.iter().find(|stream| stream.journal_id == Some(append.stream)) {
+        if let Some(stream) = self.catalog.of_journal(append.stream) {
             stream.counters.queued_rows.fetch_sub(append.rows.count() as i64, Relaxed);
         }
         self.links.telemetry.writer.queued_bytes.fetch_sub(append.rows.body.len() as i64, Relaxed);

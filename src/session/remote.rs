@@ -123,6 +123,11 @@ pub enum Remote {
         /// The page.
         page: Page,
     },
+    /// Close every connection of a stream: it goes out of service.
+    StopStream {
+        /// The stream.
+        stream: u32,
+    },
     /// Close every connection: the broker stops.
     Stop,
 }

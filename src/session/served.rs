@@ -1,8 +1,8 @@
 //! The streams a broker serves, as every shard sees them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::schema::Schema;
 use crate::telemetry::StreamCounters;
@@ -48,6 +48,8 @@ pub struct ServedStream {
     pub metadata: Option<(String, String)>,
     /// What was chosen for it.
     pub settings: StreamSettings,
+    /// When it was retired, in microseconds, and where its log ends: it takes no rows any more (wire.md section 7.6).
+    pub retired: Option<(i64, i64)>,
     /// The shard that gives the rows of a live-only stream their order.
     pub home_shard: usize,
     /// What is counted of it.
@@ -88,46 +90,92 @@ impl ServedStream {
     }
 }
 
-/// All streams in service and the bounds they share.
-pub struct Catalog {
-    streams: Vec<Arc<ServedStream>>,
-    by_name: HashMap<String, u32>,
-    /// The sorted names that a 4404 lists.
-    pub listed_names: Vec<String>,
+/// What every catalog of a broker shares.
+pub struct CatalogBounds {
     /// The largest message of any connection, in bytes.
     pub transport_max_bytes: u32,
     /// Bytes of rows that may wait for the writer, over all streams.
     pub max_inbound_bytes: u64,
     /// Bytes of rows that wait for the writer; kept by the writer's counters.
-    queued_bytes: Arc<dyn Fn() -> i64 + Send + Sync>,
+    pub queued_bytes: Box<dyn Fn() -> i64 + Send + Sync>,
+    /// Names that are served but not listed.
+    pub hidden: fn(&str) -> bool,
+    /// Whether anybody has asked for room since it was last given.
     anyone_waits: AtomicBool,
 }
 
-impl Catalog {
-    /// A catalog of `streams`, whose places must be their indexes. Names for which `hidden` holds are served but
-    /// not listed.
+impl CatalogBounds {
+    /// Bounds of a new broker.
     #[must_use]
     pub fn new(
-        streams: Vec<Arc<ServedStream>>,
         transport_max_bytes: u32,
         max_inbound_bytes: u64,
-        queued_bytes: Arc<dyn Fn() -> i64 + Send + Sync>,
-        hidden: impl Fn(&str) -> bool,
+        queued_bytes: Box<dyn Fn() -> i64 + Send + Sync>,
+        hidden: fn(&str) -> bool,
     ) -> Self {
-        debug_assert!(streams.iter().enumerate().all(|(place, stream)| stream.index as usize == place));
-        let by_name = streams.iter().map(|stream| (stream.name.clone(), stream.index)).collect();
-        let mut listed_names: Vec<String> =
-            streams.iter().map(|stream| stream.name.clone()).filter(|name| !hidden(name)).collect();
-        listed_names.sort();
+        Self { transport_max_bytes, max_inbound_bytes, queued_bytes, hidden, anyone_waits: AtomicBool::new(false) }
+    }
+}
+
+/// The streams in service at one moment. Never changed: a stream that comes or goes makes a new catalog, which
+/// the cores find through [`CatalogCell`].
+#[derive(Clone)]
+pub struct Catalog {
+    /// By place; a stream that has gone keeps its place, so that what is under way for it finds it.
+    streams: Vec<Arc<ServedStream>>,
+    by_name: HashMap<String, u32>,
+    by_journal_id: HashMap<u32, u32>,
+    /// The sorted names that a 4404 lists.
+    pub listed_names: Vec<String>,
+    /// What all catalogs of the broker share.
+    pub bounds: Arc<CatalogBounds>,
+}
+
+impl Catalog {
+    /// A catalog without streams.
+    #[must_use]
+    pub fn new(bounds: CatalogBounds) -> Self {
         Self {
-            streams,
-            by_name,
-            listed_names,
-            transport_max_bytes,
-            max_inbound_bytes,
-            queued_bytes,
-            anyone_waits: AtomicBool::new(false),
+            streams: Vec::new(),
+            by_name: HashMap::new(),
+            by_journal_id: HashMap::new(),
+            listed_names: Vec::new(),
+            bounds: Arc::new(bounds),
         }
+    }
+
+    /// The place that the next stream gets.
+    #[must_use]
+    pub fn next_place(&self) -> u32 {
+        self.streams.len() as u32
+    }
+
+    /// This catalog and one stream more, whose index must be [`Catalog::next_place`]. It takes the name over.
+    #[must_use]
+    pub fn with(&self, stream: Arc<ServedStream>) -> Self {
+        debug_assert_eq!(stream.index, self.next_place(), "a stream is at its index");
+        let mut next = self.clone();
+        next.by_name.insert(stream.name.clone(), stream.index);
+        if let Some(journal_id) = stream.journal_id {
+            next.by_journal_id.insert(journal_id, stream.index);
+        }
+        next.streams.push(stream);
+        next.list();
+        next
+    }
+
+    /// This catalog without the stream that is served under `name`.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        let mut next = self.clone();
+        next.by_name.remove(name);
+        next.list();
+        next
+    }
+
+    fn list(&mut self) {
+        self.listed_names = self.by_name.keys().filter(|name| !(self.bounds.hidden)(name)).cloned().collect();
+        self.listed_names.sort();
     }
 
     /// The stream served under a name.
@@ -142,21 +190,33 @@ impl Catalog {
         self.streams.get(index as usize)
     }
 
-    /// All streams by place.
+    /// The stream of a number in the journal, the last one that had it.
     #[must_use]
-    pub fn streams(&self) -> &[Arc<ServedStream>] {
+    pub fn of_journal(&self, journal_id: u32) -> Option<&Arc<ServedStream>> {
+        self.by_journal_id.get(&journal_id).and_then(|index| self.get(*index))
+    }
+
+    /// All streams by place, those that have gone included.
+    #[must_use]
+    pub fn places(&self) -> &[Arc<ServedStream>] {
         &self.streams
+    }
+
+    /// The streams in service by place.
+    pub fn served(&self) -> impl Iterator<Item = &Arc<ServedStream>> {
+        self.streams.iter().filter(|stream| self.by_name.get(&stream.name) == Some(&stream.index))
     }
 
     /// Asks for [`super::Remote::Room`] on `shard` when rows leave the writer's queue.
     pub fn wait_for_room(&self, stream: &ServedStream, shard: usize) {
         stream.waiting_shards[shard / 64 % 4].fetch_or(1 << (shard % 64), Ordering::SeqCst);
-        self.anyone_waits.store(true, Ordering::SeqCst);
+        self.bounds.anyone_waits.store(true, Ordering::SeqCst);
     }
 
     /// Calls `each` with every stream and shard that asked for room since the last call.
     pub fn take_waiting(&self, mut each: impl FnMut(u32, usize)) {
-        if self.anyone_waits.load(Ordering::SeqCst) && self.anyone_waits.swap(false, Ordering::SeqCst) {
+        let waits = &self.bounds.anyone_waits;
+        if waits.load(Ordering::SeqCst) && waits.swap(false, Ordering::SeqCst) {
             for stream in &self.streams {
                 stream.take_waiting().for_each(|shard| each(stream.index, shard));
             }
@@ -166,8 +226,49 @@ impl Catalog {
     /// Whether the writer's queue has room for `bytes` more; anything may enter an empty queue.
     #[must_use]
     pub fn has_room_for(&self, bytes: usize) -> bool {
-        let queued = (self.queued_bytes)();
-        queued <= 0 || queued as u64 + bytes as u64 <= self.max_inbound_bytes
+        let queued = (self.bounds.queued_bytes)();
+        queued <= 0 || queued as u64 + bytes as u64 <= self.bounds.max_inbound_bytes
+    }
+}
+
+/// Where the cores find the present catalog. A core keeps the one it has until it sees another number: one load
+/// a message, and the lock is taken only when a stream has come or gone.
+pub struct CatalogCell {
+    version: AtomicU64,
+    current: Mutex<Arc<Catalog>>,
+}
+
+impl CatalogCell {
+    /// A cell with its first catalog.
+    #[must_use]
+    pub fn new(catalog: Catalog) -> Self {
+        Self { version: AtomicU64::new(1), current: Mutex::new(Arc::new(catalog)) }
+    }
+
+    /// The present catalog.
+    #[must_use]
+    pub fn current(&self) -> Arc<Catalog> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the catalog by what `change` makes of it. Whoever hears afterwards of a stream of the new one finds
+    /// it there.
+    pub fn change(&self, change: impl FnOnce(&Catalog) -> Catalog) -> Arc<Catalog> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(change(&current));
+        self.version.fetch_add(1, Ordering::Release);
+        Arc::clone(&current)
+    }
+
+    /// Puts the present catalog into `seen` if it is another one. True if it was.
+    pub fn refresh(&self, version: &mut u64, seen: &mut Arc<Catalog>) -> bool {
+        let present = self.version.load(Ordering::Acquire);
+        if present == *version {
+            return false;
+        }
+        *seen = self.current();
+        *version = present;
+        true
     }
 }
 

@@ -62,6 +62,10 @@ struct Replay {
 }
 
 impl Subscriber {
+    pub(super) fn stream(&self) -> &ServedStream {
+        &self.stream
+    }
+
     /// The connection is gone.
     pub(super) fn gone(self) {
         if self.counted {

@@ -1,0 +1,181 @@
+//! Streams that come and go while the broker runs.
+//!
+//! Coming: the writer takes the stream up, its documents are written, and last it is put into the catalog, where
+//! connections find it. Going is the way back: out of the catalog first, then its connections are closed, and the
+//! writer lets go of it when they are gone.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use streamcast_shards::Command;
+use streamcast_shards::inbox::InboxSender;
+
+use super::build::{self, Parts};
+use super::error::BrokerError;
+use crate::config::{Config, StreamConfig};
+use crate::journal::{Errand, Job, JobSender, Office};
+use crate::session::{Catalog, CatalogCell, Remote, ServedStream};
+use crate::telemetry::Telemetry;
+
+/// How long the writer may take to come to an errand.
+const ERRAND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often a stop looks whether everybody is gone.
+const STOP_POLL: Duration = Duration::from_millis(2);
+
+/// Where the streams of a running broker are started and stopped. Its calls wait for the writer, for the disk and
+/// for peers: they belong on a background thread.
+pub struct Streams {
+    config: Config,
+    root: PathBuf,
+    catalog: Arc<CatalogCell>,
+    jobs: JobSender,
+    inboxes: Vec<InboxSender<Command<Remote>>>,
+    telemetry: Arc<Telemetry>,
+    /// Held through a change, so that changes come one after the other.
+    changing: Mutex<()>,
+}
+
+impl std::fmt::Debug for Streams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Streams").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+impl Streams {
+    pub(super) fn new(
+        config: Config,
+        root: PathBuf,
+        catalog: Arc<CatalogCell>,
+        jobs: JobSender,
+        inboxes: Vec<InboxSender<Command<Remote>>>,
+        telemetry: Arc<Telemetry>,
+    ) -> Self {
+        Self { config, root, catalog, jobs, inboxes, telemetry, changing: Mutex::new(()) }
+    }
+
+    /// The streams in service now.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.current()
+    }
+
+    /// The stream that is served under a name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<Arc<ServedStream>> {
+        self.catalog.current().find(name).cloned()
+    }
+
+    /// Where jobs for the writer go.
+    #[must_use]
+    pub fn jobs(&self) -> &JobSender {
+        &self.jobs
+    }
+
+    /// The data root.
+    #[must_use]
+    pub fn root(&self) -> &std::path::Path {
+        &self.root
+    }
+
+    /// Takes a stream into service: creates its log, or opens it if there is one.
+    ///
+    /// # Errors
+    /// When a stream of that name is served already, its declaration is not valid or differs from its log, or the
+    /// disk refuses. It is not served then.
+    pub fn start(&self, declared: &StreamConfig) -> Result<Arc<ServedStream>, BrokerError> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        build::check_name(declared)?;
+        if self.find(&declared.name).is_some() {
+            return Err(BrokerError::Served { name: declared.name.clone() });
+        }
+        let schema = build::compile(declared)?;
+        let (record, counters) = match build::spec(declared, schema.as_ref()) {
+            None => (None, build::counters_of(declared, None)),
+            Some(spec) => {
+                let declaration = declared.clone();
+                let (record, counters) = self.errand(move |office| {
+                    let mut counters = None;
+                    let record = office.attach(&spec, |record| {
+                        let made = build::counters_of(&declaration, Some(record));
+                        Arc::clone(counters.insert(made))
+                    });
+                    record.map(|record| (record, counters))
+                })??;
+                let counters = counters.unwrap_or_else(|| build::counters_of(declared, Some(&record)));
+                (Some(record), counters)
+            }
+        };
+        let metadata = match record.as_ref().map(|record| build::documents(&self.root, record)).transpose() {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                if let Some(record) = &record {
+                    let id = record.id;
+                    self.errand(move |office| office.detach(id))?;
+                }
+                return Err(error);
+            }
+        };
+        let mut parts = Some(Parts { schema, record, metadata, counters: Arc::clone(&counters) });
+        let settings = build::settings(&self.config, declared);
+        let catalog = self.catalog.change(|catalog| match parts.take() {
+            Some(parts) => {
+                let place = catalog.next_place();
+                catalog.with(Arc::new(build::served(declared, settings, place, self.inboxes.len(), parts)))
+            }
+            None => catalog.clone(),
+        });
+        self.telemetry.add_stream(counters);
+        tracing::info!(stream = declared.name, "a stream came into service");
+        catalog.find(&declared.name).cloned().ok_or_else(|| BrokerError::NotServed { name: declared.name.clone() })
+    }
+
+    /// Takes a stream out of service: who comes from now on is told that it is unknown, who is connected gets a
+    /// 1001, publishers after the answers they are owed. Returns when they are gone, or after `patience`, and then
+    /// frames that are still under way are refused.
+    ///
+    /// # Errors
+    /// When no stream of that name is served, or the writer has stopped.
+    pub fn stop(&self, name: &str, patience: Duration) -> Result<(), BrokerError> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(stream) = self.find(name) else { return Err(BrokerError::NotServed { name: name.to_owned() }) };
+        self.catalog.change(|catalog| catalog.without(name));
+        for inbox in &self.inboxes {
+            inbox.send(Command::App(Remote::StopStream { stream: stream.index }), 0);
+        }
+        let deadline = Instant::now() + patience;
+        let counters = &stream.counters;
+        while counters.subscribers.load(Relaxed) > 0 || counters.publishers.load(Relaxed) > 0 {
+            if Instant::now() >= deadline {
+                tracing::warn!(stream = name, "some peers did not close in time; the stream stops without them");
+                break;
+            }
+            std::thread::sleep(STOP_POLL);
+        }
+        if let Some(id) = stream.journal_id {
+            self.errand(move |office| office.detach(id))?;
+        }
+        self.telemetry.remove_stream(counters);
+        tracing::info!(stream = name, "a stream went out of service");
+        Ok(())
+    }
+
+    /// Has the writer do something between two transactions, and waits for what comes of it.
+    ///
+    /// # Errors
+    /// When the writer has stopped, or does not come to it in time.
+    pub fn errand<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Office<'_>) -> T + Send + 'static,
+    ) -> Result<T, BrokerError> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let errand = Errand::new(move |office| {
+            // Nobody waits any more after the time-out.
+            let _ = answer.send(work(office));
+        });
+        self.jobs.send(Job::Errand(errand)).map_err(|_| BrokerError::WriterGone)?;
+        answered.recv_timeout(ERRAND_TIMEOUT).map_err(|_| BrokerError::WriterGone)
+    }
+}
