@@ -81,6 +81,15 @@ pub enum BrokerError {
     /// The writer has stopped, or is too busy to answer.
     #[error("the writer does not answer; see the log for why, and start the broker again")]
     WriterGone,
+    /// The reader threads do not answer.
+    #[error("the threads that read the log do not answer; see the log for why, and start the broker again")]
+    ReadersGone,
+    /// The log could not be read.
+    #[error("the log cannot be read: {detail}")]
+    Unreadable {
+        /// Why.
+        detail: String,
+    },
     /// More shards than a connection's token can name.
     #[error("{shards} shards are more than the 256 that one process can run; name fewer cores")]
     TooManyShards {

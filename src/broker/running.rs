@@ -82,8 +82,15 @@ impl Broker {
         let delivery = Delivery::new(Arc::clone(&catalog), senders.clone());
         let writer = journal.start(Box::new(delivery), Arc::clone(&telemetry), Some(plan.writer))?;
         let (jobs, all) = (writer.sender(), senders.clone());
-        let streams =
-            Arc::new(Streams::new(config.clone(), root, Arc::clone(&catalog), jobs, all, Arc::clone(&telemetry)));
+        let streams = Arc::new(Streams::new(
+            config.clone(),
+            root,
+            Arc::clone(&catalog),
+            jobs,
+            all,
+            Arc::clone(&telemetry),
+            readers.handle(),
+        ));
         let http = start_http(config, &telemetry, &plan, &peers)?;
         let listeners = match listen::inherited(shards) {
             Some(inherited) => inherited?,

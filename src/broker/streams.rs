@@ -5,7 +5,7 @@
 //! writer lets go of it when they are gone.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,11 @@ use streamcast_shards::inbox::InboxSender;
 use super::build::{self, Parts};
 use super::error::BrokerError;
 use crate::config::{Config, StreamConfig};
-use crate::journal::{Errand, Job, JobSender, Office};
+use crate::journal::reader::{Page, PageRequest, ReaderHandle};
+use crate::journal::{Errand, Job, JobSender, Office, StreamRecord};
 use crate::session::{Catalog, CatalogCell, Remote, ServedStream};
 use crate::telemetry::Telemetry;
+use crate::wire::row::row_of_frame;
 
 /// How long the writer may take to come to an errand.
 const ERRAND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,6 +36,9 @@ pub struct Streams {
     jobs: JobSender,
     inboxes: Vec<InboxSender<Command<Remote>>>,
     telemetry: Arc<Telemetry>,
+    readers: ReaderHandle,
+    /// How many streams came into service.
+    started: AtomicU64,
     /// Held through a change, so that changes come one after the other.
     changing: Mutex<()>,
 }
@@ -52,8 +57,62 @@ impl Streams {
         jobs: JobSender,
         inboxes: Vec<InboxSender<Command<Remote>>>,
         telemetry: Arc<Telemetry>,
+        readers: ReaderHandle,
     ) -> Self {
-        Self { config, root, catalog, jobs, inboxes, telemetry, changing: Mutex::new(()) }
+        let started = AtomicU64::new(config.streams.len() as u64);
+        Self { config, root, catalog, jobs, inboxes, telemetry, readers, started, changing: Mutex::new(()) }
+    }
+
+    /// How many streams came into service in this process, those of the configuration included.
+    #[must_use]
+    pub fn started(&self) -> u64 {
+        self.started.load(Relaxed)
+    }
+
+    /// From here on connections to these names are closed 1001 and not 4404 as long as they are not served
+    /// (wire.md section 9.3), until they are served or released.
+    pub fn hold(&self, names: &[String]) {
+        self.catalog.change(|catalog| catalog.holding(names));
+    }
+
+    /// A name that was held and is not served is unknown from here on.
+    pub fn release(&self, name: &str) {
+        self.catalog.change(|catalog| catalog.releasing(name));
+    }
+
+    /// What the journal records of a stream, served or not.
+    ///
+    /// # Errors
+    /// When the writer has stopped or the journal refuses.
+    pub fn record(&self, name: &str) -> Result<Option<StreamRecord>, BrokerError> {
+        let name = name.to_owned();
+        Ok(self.errand(move |office| office.record(&name))??)
+    }
+
+    /// The stored text of the row at an offset, if the log has it.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn row(&self, stream: u32, offset: i64) -> Result<Option<String>, BrokerError> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        self.readers.page(PageRequest {
+            stream,
+            from: offset,
+            until: offset.saturating_add(1),
+            max_bytes: usize::MAX,
+            filter: None,
+            reply: Box::new(move |page| {
+                // Nobody waits any more after the time-out.
+                let _ = answer.send(page);
+            }),
+        });
+        match answered.recv_timeout(ERRAND_TIMEOUT).map_err(|_| BrokerError::ReadersGone)? {
+            Page::Failed(detail) => Err(BrokerError::Unreadable { detail }),
+            Page::Rows { frames, rows, .. } if rows > 0 => {
+                Ok(Some(String::from_utf8_lossy(row_of_frame(&frames)).into_owned()))
+            }
+            Page::Rows { .. } => Ok(None),
+        }
     }
 
     /// The streams in service now.
@@ -128,6 +187,7 @@ impl Streams {
             None => catalog.clone(),
         });
         self.telemetry.add_stream(counters);
+        self.started.fetch_add(1, Relaxed);
         tracing::info!(stream = declared.name, "a stream came into service");
         catalog.find(&declared.name).cloned().ok_or_else(|| BrokerError::NotServed { name: declared.name.clone() })
     }

@@ -131,6 +131,9 @@ impl SessionApp {
         if let Some(stream) = self.catalog.find(&target.name) {
             return Ok(Arc::clone(stream));
         }
+        if self.catalog.holds(&target.name) {
+            return Err(CloseReason::StreamStopping);
+        }
         if !target::is_managed_name(&target.name) {
             return Err(CloseReason::BadRequest { detail: "this is not a stream's name".to_owned() });
         }

@@ -1,6 +1,6 @@
 //! The streams a broker serves, as every shard sees them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -125,6 +125,8 @@ pub struct Catalog {
     streams: Vec<Arc<ServedStream>>,
     by_name: HashMap<String, u32>,
     by_journal_id: HashMap<u32, u32>,
+    /// Names that are between two states: who asks for them is told to come back.
+    held: HashSet<String>,
     /// The sorted names that a 4404 lists.
     pub listed_names: Vec<String>,
     /// What all catalogs of the broker share.
@@ -139,6 +141,7 @@ impl Catalog {
             streams: Vec::new(),
             by_name: HashMap::new(),
             by_journal_id: HashMap::new(),
+            held: HashSet::new(),
             listed_names: Vec::new(),
             bounds: Arc::new(bounds),
         }
@@ -155,6 +158,7 @@ impl Catalog {
     pub fn with(&self, stream: Arc<ServedStream>) -> Self {
         debug_assert_eq!(stream.index, self.next_place(), "a stream is at its index");
         let mut next = self.clone();
+        next.held.remove(&stream.name);
         next.by_name.insert(stream.name.clone(), stream.index);
         if let Some(journal_id) = stream.journal_id {
             next.by_journal_id.insert(journal_id, stream.index);
@@ -171,6 +175,28 @@ impl Catalog {
         next.by_name.remove(name);
         next.list();
         next
+    }
+
+    /// This catalog with `names` held: they are not unknown, they are about to be served or have just been.
+    #[must_use]
+    pub fn holding(&self, names: &[String]) -> Self {
+        let mut next = self.clone();
+        next.held.extend(names.iter().cloned());
+        next
+    }
+
+    /// This catalog with `name` held no longer.
+    #[must_use]
+    pub fn releasing(&self, name: &str) -> Self {
+        let mut next = self.clone();
+        next.held.remove(name);
+        next
+    }
+
+    /// Whether a name is held.
+    #[must_use]
+    pub fn holds(&self, name: &str) -> bool {
+        self.held.contains(name)
     }
 
     fn list(&mut self) {
