@@ -68,6 +68,14 @@ pub struct Column {
     pub(super) lead: Box<[u8]>,
 }
 
+impl Column {
+    /// What stands before its value in a canonical object: `{"name":` for the first, `,"name":` for others.
+    #[must_use]
+    pub fn lead(&self) -> &[u8] {
+        &self.lead
+    }
+}
+
 /// Columns in declared order, found by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Columns {

@@ -28,3 +28,5 @@ pub use filter::{Filter, FilterError};
 pub use index::RowIndex;
 pub use node::{Node, TapeNode, View, Wide, to_members};
 pub use predicate::Predicate;
+#[cfg(test)]
+pub(crate) use tests::generate;

@@ -2,5 +2,5 @@
 
 mod compile;
 mod filters;
-mod generate;
+pub(crate) mod generate;
 mod rows;

@@ -1,0 +1,32 @@
+//! Rows as columns: from the canonical lines of the journal to Parquet files, and back to the same lines.
+//!
+//! Everything here is synchronous and bounded in memory. A [`Layout`] says which columns a log's files have; a
+//! [`Sealer`] writes lines to a file of that layout, and [`FileRows`] reads them, or those that another program wrote.
+
+mod bounds;
+mod build;
+mod conform;
+mod describe;
+mod error;
+mod facts;
+mod guard;
+mod layout;
+mod open;
+mod plan;
+mod print;
+mod read;
+mod rows;
+mod scan;
+mod seal;
+mod sort;
+mod source;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use error::ColumnsError;
+pub use layout::{ENCODING_KEY, Layout, MAX_TABLE_NESTING, OFFSET_COLUMN, OFFSET_ID, STAMP_COLUMN};
+pub use read::{FileRows, StoredRow, describe};
+pub use seal::Sealer;
+pub use source::{ReadRange, Source};
+pub use write::{FileName, UNFINISHED_SUFFIX, Unnamed, WriteOptions};

@@ -1,0 +1,265 @@
+//! The rows of a Parquet file as they went out live, in the order of their offsets.
+
+use std::collections::VecDeque;
+
+use arrow::array::{AsArray as _, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::Int64Type;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+
+use super::error::ColumnsError;
+use super::guard::guarded;
+use super::layout::{Layout, OFFSET_COLUMN};
+use super::open::Opened;
+use super::plan::{self, Cluster};
+use super::print::Printer;
+use super::sort;
+use super::source::Source;
+use crate::lake::DataFile;
+
+/// Reads rows from one file, which may be of another writer: without field ids, with other names inside of lists and
+/// maps, with narrower integers, without columns that may be null.
+///
+/// Rows of a file that is sorted by something else come in the order of offsets too. Then a row group is in memory,
+/// otherwise no more than a few pages and some hundred KiB of lines.
+#[derive(Debug)]
+pub struct FileRows {
+    name: String,
+    opened: Opened,
+    clusters: VecDeque<Cluster>,
+    from: i64,
+    until: i64,
+    /// The rest of the row group that is being read.
+    reader: Option<ParquetRecordBatchReader>,
+    batch: Option<Batch>,
+    lines: Lines,
+    last_offset: Option<i64>,
+    failed: bool,
+}
+
+/// A row of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredRow<'a> {
+    /// Its offset.
+    pub offset: i64,
+    /// When it was taken, in microseconds.
+    pub ts_us: i64,
+    /// Its canonical text, without a line feed.
+    pub line: &'a [u8],
+}
+
+/// Decoded rows.
+#[derive(Debug)]
+struct Batch {
+    rows: RecordBatch,
+    leads: Vec<Box<[u8]>>,
+    printers: Vec<Printer>,
+    /// Their order by offset, if they are in another.
+    order: Option<Vec<u32>>,
+    next: usize,
+}
+
+/// Printed rows, read from the front.
+#[derive(Debug, Default)]
+struct Lines {
+    rows: Vec<(i64, i64, usize)>,
+    text: Vec<u8>,
+    next: usize,
+}
+
+/// Rows and bytes that are printed at a time.
+const LINES_ROWS: usize = 1024;
+const LINES_BYTES: usize = 256 << 10;
+
+/// The most that row groups out of order may take in memory.
+const MAX_SORTED_BYTES: u64 = 1 << 30;
+
+/// Describes a file for the catalog and the table, from its footer. Offsets and stamps are read if the footer does not
+/// say them.
+///
+/// # Errors
+/// [`ColumnsError::File`] if it is damaged, has no rows, or lacks a required column.
+pub fn describe(source: Source, layout: &Layout, uri: &str) -> Result<DataFile, ColumnsError> {
+    let name = source.name().to_owned();
+    guarded(|| Opened::open(source, layout)?.describe(uri)).map_err(|why| ColumnsError::file(&name, why))
+}
+
+impl FileRows {
+    /// Opens a file for its rows with offsets of `from..until`.
+    ///
+    /// # Errors
+    /// [`ColumnsError::File`] if it is damaged, or is no file of such rows.
+    pub fn open(source: Source, layout: &Layout, from: i64, until: i64) -> Result<Self, ColumnsError> {
+        let name = source.name().to_owned();
+        let opened = guarded(|| {
+            let opened = Opened::open(source, layout)?;
+            let clusters = plan::clusters(&opened.extents(OFFSET_COLUMN)?, from, until);
+            Ok::<_, String>((opened, clusters))
+        });
+        let (opened, clusters) = opened.map_err(|why| ColumnsError::file(&name, why))?;
+        Ok(Self {
+            name,
+            opened,
+            clusters: clusters.into(),
+            from,
+            until,
+            reader: None,
+            batch: None,
+            lines: Lines::default(),
+            last_offset: None,
+            failed: false,
+        })
+    }
+
+    /// The next row, which stays the next one until [`FileRows::advance`]. None at the end.
+    ///
+    /// # Errors
+    /// [`ColumnsError::File`] if the file is damaged; from then on always.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<StoredRow<'_>>, ColumnsError> {
+        if self.lines.is_empty() {
+            self.fill()?;
+        }
+        Ok(self.lines.first())
+    }
+
+    /// Goes behind the row that [`FileRows::peek`] gave.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.lines.next += 1;
+    }
+
+    /// Prints the next rows. There are none at the end of the file.
+    fn fill(&mut self) -> Result<(), ColumnsError> {
+        if self.failed {
+            return Err(ColumnsError::file(&self.name, "it could not be read before"));
+        }
+        // Whatever was going on when something failed or panicked is not gone on with.
+        self.failed = true;
+        guarded(|| self.fill_lines()).map_err(|why| ColumnsError::file(&self.name, why))?;
+        self.failed = false;
+        Ok(())
+    }
+
+    fn fill_lines(&mut self) -> Result<(), String> {
+        self.lines.clear();
+        while self.lines.is_empty() {
+            if let Some(batch) = &mut self.batch {
+                if batch.print(&mut self.lines, self.from..self.until, &mut self.last_offset)? {
+                    continue;
+                }
+                self.batch = None;
+            }
+            if let Some(reader) = &mut self.reader {
+                match reader.next() {
+                    Some(rows) => {
+                        let rows = self.opened.conform(&rows.map_err(|error| error.to_string())?)?;
+                        self.batch = Some(Batch::new(rows, &self.opened)?);
+                    }
+                    None => self.reader = None,
+                }
+                continue;
+            }
+            match self.clusters.pop_front() {
+                Some(cluster) => self.enter(&cluster)?,
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins with the next row groups.
+    fn enter(&mut self, cluster: &Cluster) -> Result<(), String> {
+        if let [group] = cluster.groups[..] {
+            self.opened.fetch(group)?;
+            let probe = self.opened.probe(group, self.from)?;
+            if probe.rising {
+                self.reader = Some(self.opened.group(group, probe.below)?);
+                return Ok(());
+            }
+        }
+        let sizes = cluster.groups.iter().map(|group| plan::decoded_bytes(self.opened.metadata().row_group(*group)));
+        if sizes.sum::<u64>() > MAX_SORTED_BYTES {
+            return Err(format!(
+                "its rows from offset {} to {} are out of order and too many to sort",
+                cluster.extent.0, cluster.extent.1
+            ));
+        }
+        let mut batches = Vec::new();
+        for group in &cluster.groups {
+            self.opened.fetch(*group)?;
+            for rows in self.opened.group(*group, 0)? {
+                batches.push(self.opened.conform(&rows.map_err(|error| error.to_string())?)?);
+            }
+        }
+        let rows = concat_batches(self.opened.layout().arrow(), &batches).map_err(|error| error.to_string())?;
+        self.batch = Some(Batch::new(rows, &self.opened)?);
+        Ok(())
+    }
+}
+
+impl Batch {
+    fn new(rows: RecordBatch, opened: &Opened) -> Result<Self, String> {
+        let columns = opened.layout().schema().columns();
+        let printers = columns.iter().zip(&rows.columns()[1..]).map(|(column, array)| Printer::of(column, array));
+        Ok(Self {
+            printers: printers.collect::<Result<_, _>>()?,
+            leads: columns.iter().map(|column| column.lead().into()).collect(),
+            order: sort::offset_order(&rows),
+            rows,
+            next: 0,
+        })
+    }
+
+    /// Prints some rows whose offsets are in `wanted`; false if none is left.
+    fn print(
+        &mut self,
+        lines: &mut Lines,
+        wanted: std::ops::Range<i64>,
+        last_offset: &mut Option<i64>,
+    ) -> Result<bool, String> {
+        let count = self.rows.num_rows();
+        let offsets = self.rows.column(0).as_primitive::<Int64Type>().values();
+        let stamps_us = self.rows.column(self.rows.num_columns() - 1).as_primitive::<Int64Type>().values();
+        let end = count.min(self.next + LINES_ROWS);
+        while self.next < end && lines.text.len() < LINES_BYTES {
+            let row = self.order.as_ref().map_or(self.next, |order| order[self.next] as usize);
+            self.next += 1;
+            let offset = offsets[row];
+            if !wanted.contains(&offset) {
+                continue;
+            }
+            if let Some(last) = last_offset.filter(|last| offset <= *last) {
+                return Err(format!("its offset {offset} comes after {last}"));
+            }
+            *last_offset = Some(offset);
+            for (lead, printer) in self.leads.iter().zip(&self.printers) {
+                lines.text.extend_from_slice(lead);
+                printer.push(row, &mut lines.text);
+            }
+            lines.text.push(b'}');
+            lines.rows.push((offset, stamps_us[row], lines.text.len()));
+        }
+        Ok(self.next < count || !lines.rows.is_empty())
+    }
+}
+
+impl Lines {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.text.clear();
+        self.next = 0;
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.next >= self.rows.len()
+    }
+
+    #[inline]
+    fn first(&self) -> Option<StoredRow<'_>> {
+        let (offset, ts_us, end) = *self.rows.get(self.next)?;
+        let start = self.next.checked_sub(1).map_or(0, |before| self.rows[before].2);
+        Some(StoredRow { offset, ts_us, line: &self.text[start..end] })
+    }
+}

@@ -1,0 +1,4 @@
+//! Rows to files and back.
+
+mod round_trip;
+mod support;
