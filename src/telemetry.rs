@@ -188,6 +188,12 @@ pub struct WriterCounters {
     pub wal_bytes: AtomicU64,
     /// Checkpoints of the write-ahead log.
     pub checkpoints_total: AtomicU64,
+    /// Batches deleted from the journal because their rows are in sealed files.
+    pub evicted_batches_total: AtomicU64,
+    /// Bytes of rows in them.
+    pub evicted_bytes_total: AtomicU64,
+    /// Bytes of the journal's file at the last look.
+    pub journal_bytes: AtomicU64,
     /// Bytes of rows queued for commit now, over all streams.
     pub queued_bytes: AtomicI64,
     /// Pages read for replays.

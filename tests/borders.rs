@@ -48,7 +48,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ("glommio", &["shards/"]),
     ("io_uring", &["shards/"]),
     ("tungstenite", &["shards/"]),
-    ("rusqlite", &["src/journal/", "src/registry/"]),
+    ("rusqlite", &["src/journal/", "src/lake/", "src/registry/"]),
     ("axum", &["src/http/"]),
     ("hyper", &["src/http/"]),
     ("hyper_util", &["src/http/"]),

@@ -73,7 +73,9 @@ impl Broker {
         let mut journal = journal::open(&config.root, settings)?;
         let built = build::build(config, &mut journal, &telemetry, shards)?;
         let path = journal.path().to_owned();
-        let readers = Readers::start(&path, config.reader_threads as usize, &plan.background, Arc::clone(&telemetry))?;
+        let archive: Arc<dyn journal::Archive> = Arc::new(journal::NoArchive);
+        let readers =
+            Readers::start(&path, &archive, config.reader_threads as usize, &plan.background, Arc::clone(&telemetry))?;
         let (peers, inboxes) = channels(shards).map_err(BrokerError::Thread)?;
         let senders: Vec<_> = peers.iter().map(|peer| peer.inbox.clone()).collect();
         let Built { catalog, console } = built;

@@ -88,11 +88,14 @@ impl Families {
             ("streamcast_committed_rows_total", "Rows committed.", &writer.rows_total),
             ("streamcast_committed_frames_total", "Publish frames committed.", &writer.frames_total),
             ("streamcast_checkpoints_total", "Checkpoints of the write-ahead log.", &writer.checkpoints_total),
+            ("streamcast_evicted_batches_total", "Batches deleted after sealing.", &writer.evicted_batches_total),
+            ("streamcast_evicted_bytes_total", "Bytes of rows in them.", &writer.evicted_bytes_total),
             ("streamcast_replay_pages_total", "Pages read for replays.", &writer.replay_pages_total),
             ("streamcast_replay_rows_total", "Rows read for replays.", &writer.replay_rows_total),
         ] {
             self.counter(name, help, total(value));
         }
+        self.gauge("streamcast_journal_bytes", "Size of the journal's file.", total(&writer.journal_bytes));
         self.gauge("streamcast_wal_bytes", "Size of the write-ahead log.", total(&writer.wal_bytes));
         self.gauge("streamcast_queued_bytes", "Bytes of rows waiting to be committed.", level(&writer.queued_bytes));
         let help = "Time of a transaction, from its begin to the end of its sync.";

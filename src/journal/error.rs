@@ -90,6 +90,14 @@ pub enum JournalError {
         /// As recorded.
         recorded: String,
     },
+    /// A log cannot be closed while rows of it are in the journal.
+    #[error("stream {name:?} has rows from offset {first} on in the journal; seal them first")]
+    RowsLeft {
+        /// The stream.
+        name: String,
+        /// The first of them.
+        first: i64,
+    },
     /// No such stream in this journal.
     #[error("the journal records no stream with the number {stream}")]
     Unknown {

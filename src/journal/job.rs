@@ -35,6 +35,14 @@ pub enum Job {
         /// The connection.
         token: u64,
     },
+    /// Rows below an offset are safe elsewhere: their batches are deleted in small steps between transactions. A batch
+    /// that reaches beyond the offset stays. Not answered; a step that fails is not tried again until it is asked for.
+    Evict {
+        /// The stream's number in the journal.
+        stream: u32,
+        /// The offset.
+        below: i64,
+    },
     /// Comes back as [`CommitSink::note`] once everything sent before it is committed and delivered, and
     /// before anything sent after it is.
     Note(u64, u64, u64),

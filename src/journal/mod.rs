@@ -8,9 +8,11 @@
 //!
 //! The journal knows rows as lines of bytes; it does not look into them.
 
+mod archive;
 mod checkpoint;
 mod encode;
 mod error;
+mod evict;
 mod job;
 mod lock;
 mod office;
@@ -19,6 +21,8 @@ mod plan;
 pub mod reader;
 mod records;
 mod registry;
+mod rows;
+mod scan;
 mod settings;
 mod sql;
 mod stamps;
@@ -26,11 +30,13 @@ mod store;
 mod thread;
 mod writer;
 
+pub use archive::{Archive, NoArchive};
 pub use error::JournalError;
 pub use job::{Append, ClaimRef, CommitSink, GroupCommit, Job, Outcome};
 pub use lock::{LOCK_FILE, RootLock};
 pub use office::{Errand, Office};
 pub use registry::{Journal, open};
+pub use rows::RowReader;
 pub use settings::JournalSettings;
 pub use sql::JOURNAL_FILE;
 pub use writer::{JobSender, Writer};

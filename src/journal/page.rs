@@ -1,9 +1,10 @@
 //! One request of a replay, answered from one connection in one short transaction.
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, Rows, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::archive::Archive;
 use super::reader::{Page, RowFilter};
-use super::stamps::{self, Run};
+use super::scan::{ScanError, scan};
 use crate::stream::offsets::DurableOffset;
 use crate::stream::replay::{self, LogFacts, Resolution, ResolveRequest};
 use crate::wire::row::push_row_frame;
@@ -25,6 +26,15 @@ pub(super) enum PageError {
     Log(String),
 }
 
+impl From<ScanError> for PageError {
+    fn from(error: ScanError) -> Self {
+        match error {
+            ScanError::Sql(error) => Self::Sql(error),
+            damaged @ ScanError::Damaged(_) => Self::Log(damaged.to_string()),
+        }
+    }
+}
+
 /// What a page is to hold; see [`super::reader::PageRequest`].
 pub(super) struct Wanted<'a> {
     pub stream: u32,
@@ -35,23 +45,30 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Decides where a replay starts.
-pub(super) fn resolve(connection: &Connection, stream: u32, request: &ResolveRequest) -> Result<Resolution, PageError> {
-    // One transaction, so that every answer is about the same state of the log.
+pub(super) fn resolve(
+    connection: &Connection,
+    archive: &dyn Archive,
+    stream: u32,
+    request: &ResolveRequest,
+) -> Result<Resolution, PageError> {
+    // One transaction, so that every answer is about the same state of the journal. The archive may have more by the
+    // time it is asked, never less than what the journal has lost until then.
     let transaction = connection.unchecked_transaction()?;
-    let resolution = replay::resolve(request, &mut Facts { connection, stream })?;
+    let resolution = replay::resolve(request, &mut Facts { connection, archive, stream })?;
     transaction.finish()?;
     Ok(resolution)
 }
 
 struct Facts<'a> {
     connection: &'a Connection,
+    archive: &'a dyn Archive,
     stream: u32,
 }
 
 impl LogFacts for Facts<'_> {
-    type Error = rusqlite::Error;
+    type Error = PageError;
 
-    fn first_row_at_or_above(&mut self, offset: i64, frontier: i64) -> rusqlite::Result<Option<i64>> {
+    fn first_row_at_or_above(&mut self, offset: i64, frontier: i64) -> Result<Option<i64>, PageError> {
         if offset >= frontier {
             return Ok(None);
         }
@@ -63,11 +80,40 @@ impl LogFacts for Facts<'_> {
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let first: Option<i64> = statement.query_row([offset], |row| row.get(0)).optional()?;
-        Ok(first.filter(|first| *first < frontier))
+        if first == Some(offset) {
+            return Ok(first);
+        }
+        let archived = self.archived_at_or_above(offset, first.unwrap_or(frontier))?;
+        Ok(archived.or(first).filter(|first| *first < frontier))
     }
 
-    fn skipped_between(&mut self, offset: i64, frontier: i64) -> rusqlite::Result<u64> {
-        skipped_between(self.connection, self.stream, offset, frontier)
+    fn skipped_between(&mut self, offset: i64, frontier: i64) -> Result<u64, PageError> {
+        Ok(skipped_between(self.connection, self.stream, offset, frontier)?)
+    }
+}
+
+impl Facts<'_> {
+    /// The offset of the first row in the archive at or above `offset` and below `below`.
+    fn archived_at_or_above(&self, mut offset: i64, below: i64) -> Result<Option<i64>, PageError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT end_offset FROM skipped WHERE stream = ?1 AND first_offset <= ?2 AND end_offset > ?2",
+        )?;
+        while let Some((start, end)) = self
+            .archive
+            .stretch_at_or_above(self.stream, offset)
+            .map_err(PageError::Log)?
+            .filter(|(start, _)| *start < below)
+        {
+            offset = offset.max(start);
+            // The offset may be one that was left out on purpose.
+            while let Some(end) = statement.query_row(params![self.stream, offset], |row| row.get(0)).optional()? {
+                offset = end;
+            }
+            if offset < end {
+                return Ok(Some(offset).filter(|offset| *offset < below));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -79,28 +125,32 @@ fn skipped_between(connection: &Connection, stream: u32, start: i64, end: i64) -
     statement.query_row(params![stream, start, end], |row| row.get::<_, i64>(0).map(|sum| sum.max(0) as u64))
 }
 
-/// Reads one page.
-pub(super) fn read(connection: &Connection, wanted: &Wanted<'_>) -> Result<Page, PageError> {
-    let sql = format!(
-        "SELECT first_offset, count, ts_us, stamps, body FROM batches_{0} WHERE first_offset < ?2 AND first_offset >=
-         coalesce((SELECT max(first_offset) FROM batches_{0} WHERE first_offset <= ?1), ?1) ORDER BY first_offset",
-        wanted.stream
-    );
-    let mut statement: CachedStatement<'_> = connection.prepare_cached(&sql)?;
-    let mut rows: Rows<'_> = statement.query(params![wanted.from, wanted.until])?;
-    let mut builder = Builder::new(wanted);
-    while builder.has_room() {
-        let Some(row) = rows.next()? else {
-            builder.skip_to(connection, wanted.until)?;
-            break;
-        };
-        builder.batch(connection, row)?;
+/// Reads one page: from the journal, or from the archive if the journal's rows begin later.
+pub(super) fn read(connection: &Connection, archive: &dyn Archive, wanted: &Wanted<'_>) -> Result<Page, PageError> {
+    let mut builder = Builder::new(connection, wanted);
+    scan(connection, wanted.stream, wanted.from, wanted.until, |offset, ts_us, line| {
+        builder.take(offset, ts_us, line)
+    })?;
+    if builder.is_missing_the_first() {
+        // Asked after the journal: rows are there before they are deleted from it.
+        builder.failure = None;
+        archive
+            .rows(wanted.stream, wanted.from, wanted.until, &mut |offset, ts_us, line| {
+                builder.take(offset, ts_us, line)
+            })
+            .map_err(PageError::Log)?;
+        if builder.next == wanted.from && builder.failure.is_none() {
+            builder.skip_to(wanted.until);
+        }
+    } else if builder.has_room() {
+        builder.skip_to(wanted.until);
     }
-    Ok(builder.finish())
+    builder.finish()
 }
 
 /// A page in the making.
 struct Builder<'a> {
+    connection: &'a Connection,
     wanted: &'a Wanted<'a>,
     frames: Vec<u8>,
     rows: u32,
@@ -108,11 +158,13 @@ struct Builder<'a> {
     scanned_rows: u64,
     scanned_bytes: usize,
     full: bool,
+    failure: Option<PageError>,
 }
 
 impl<'a> Builder<'a> {
-    fn new(wanted: &'a Wanted<'a>) -> Self {
+    fn new(connection: &'a Connection, wanted: &'a Wanted<'a>) -> Self {
         Self {
+            connection,
             wanted,
             frames: Vec::with_capacity(wanted.max_bytes.min(MAX_SCANNED_BYTES)),
             rows: 0,
@@ -120,70 +172,59 @@ impl<'a> Builder<'a> {
             scanned_rows: 0,
             scanned_bytes: 0,
             full: false,
+            failure: None,
         }
     }
 
     fn has_room(&self) -> bool {
         !self.full
+            && self.failure.is_none()
             && self.next < self.wanted.until
             && self.scanned_rows < MAX_SCANNED_ROWS
             && self.scanned_bytes < MAX_SCANNED_BYTES
     }
 
+    /// Whether the journal has no row at the page's start although one was given out.
+    fn is_missing_the_first(&mut self) -> bool {
+        if self.failure.is_none() && self.next == self.wanted.from && !self.full {
+            // There was no row at all: nothing may be left out up to the end.
+            self.skip_to(self.wanted.until);
+        }
+        self.next == self.wanted.from && matches!(self.failure, Some(PageError::Log(_)))
+    }
+
     /// Moves on to `offset`, if every offset before it was left out on purpose.
-    fn skip_to(&mut self, connection: &Connection, offset: i64) -> Result<(), PageError> {
+    fn skip_to(&mut self, offset: i64) -> bool {
         let hole = offset.abs_diff(self.next);
-        if offset > self.next && skipped_between(connection, self.wanted.stream, self.next, offset)? != hole {
-            return Err(PageError::Log(format!("rows from offset {} on are not in the journal any more", self.next)));
+        if offset <= self.next {
+            return true;
         }
-        self.next = self.next.max(offset);
-        Ok(())
-    }
-
-    /// Takes rows of one batch until the page is full.
-    fn batch(&mut self, connection: &Connection, row: &Row<'_>) -> Result<(), PageError> {
-        let first_offset: i64 = row.get(0)?;
-        let count: u32 = row.get(1)?;
-        let end_offset = first_offset.saturating_add(i64::from(count));
-        if end_offset <= self.next {
-            return Ok(());
-        }
-        if first_offset > self.next {
-            self.skip_to(connection, first_offset)?;
-        }
-        let damaged = || PageError::Log(format!("the batch at offset {first_offset} of the journal is damaged"));
-        let runs = match row.get_ref(3)?.as_str_or_null().map_err(|_| damaged())? {
-            None => vec![Run { rows: count, ts_us: row.get(2)? }],
-            Some(text) => stamps::parse(text, count).ok_or_else(damaged)?,
-        };
-        let body = row.get_ref(4)?.as_bytes().map_err(|_| damaged())?;
-        let before = (self.next - first_offset) as usize;
-        let mut start = match before.checked_sub(1) {
-            None => 0,
-            Some(last) => memchr::memchr_iter(b'\n', body).nth(last).ok_or_else(damaged)? + 1,
-        };
-        let mut stamped = runs.iter().flat_map(|run| std::iter::repeat_n(run.ts_us, run.rows as usize)).skip(before);
-        let end_offset = end_offset.min(self.wanted.until);
-        while self.next < end_offset {
-            let length = memchr::memchr(b'\n', &body[start..]).ok_or_else(damaged)?;
-            let line = &body[start..start + length];
-            let ts_us = stamped.next().ok_or_else(damaged)?;
-            if !self.row(DurableOffset::stored(self.next), ts_us, line) {
-                return Ok(());
+        match skipped_between(self.connection, self.wanted.stream, self.next, offset) {
+            Ok(skipped) if skipped == hole => {
+                self.next = offset;
+                true
             }
-            start += length + 1;
+            Ok(_) => {
+                let what = format!("rows from offset {} on are neither in the journal nor in a sealed file", self.next);
+                self.failure = Some(PageError::Log(what));
+                false
+            }
+            Err(error) => {
+                self.failure = Some(PageError::Sql(error));
+                false
+            }
         }
-        Ok(())
     }
 
-    /// Takes one row, unless the page has no room for it.
-    fn row(&mut self, offset: DurableOffset, ts_us: i64, line: &[u8]) -> bool {
-        if self.scanned_rows >= MAX_SCANNED_ROWS || self.scanned_bytes >= MAX_SCANNED_BYTES {
+    /// Takes one row, unless the page has no room for it; false to be given no more.
+    #[inline]
+    fn take(&mut self, offset: i64, ts_us: i64, line: &[u8]) -> bool {
+        if !self.has_room() || (offset != self.next && !self.skip_to(offset)) {
             return false;
         }
         if self.wanted.filter.is_none_or(|filter| filter(line)) {
             let before = self.frames.len();
-            push_row_frame(&mut self.frames, Some(offset.get()), ts_us, line);
+            push_row_frame(&mut self.frames, Some(DurableOffset::stored(offset).get()), ts_us, line);
             if before > 0 && self.frames.len() > self.wanted.max_bytes {
                 self.frames.truncate(before);
                 self.full = true;
@@ -191,14 +232,23 @@ impl<'a> Builder<'a> {
             }
             self.rows += 1;
         }
-        self.next = offset.get() + 1;
+        self.next = offset + 1;
         self.scanned_rows += 1;
         self.scanned_bytes += line.len() + 1;
         true
     }
 
-    fn finish(self) -> Page {
-        Page::Rows { frames: self.frames, rows: self.rows, next: self.next, done: self.next >= self.wanted.until }
+    fn finish(self) -> Result<Page, PageError> {
+        match self.failure {
+            // What was read before the hole is good; the next page will find out about it again.
+            Some(failure) if self.next == self.wanted.from => Err(failure),
+            _ => Ok(Page::Rows {
+                frames: self.frames,
+                rows: self.rows,
+                next: self.next,
+                done: self.next >= self.wanted.until,
+            }),
+        }
     }
 }
 
@@ -206,6 +256,7 @@ impl<'a> Builder<'a> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::archive::NoArchive;
     use super::*;
 
     proptest! {
@@ -232,7 +283,7 @@ mod tests {
                 }
                 next = end;
             }
-            let mut facts = Facts { connection: &connection, stream: 1 };
+            let mut facts = Facts { connection: &connection, archive: &NoArchive, stream: 1 };
             for frontier in 1..=next {
                 for offset in [i64::MIN].into_iter().chain(0..=next + 1) {
                     let first = rows.iter().copied().find(|row| (offset..frontier).contains(row));

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rusqlite::Connection;
 
+use super::archive::Archive;
 use super::error::JournalError;
 use super::page::{self, PageError};
 use super::{sql, thread};
@@ -100,13 +101,14 @@ impl std::fmt::Debug for ReaderHandle {
 }
 
 impl Readers {
-    /// Starts `threads` threads (at least one) that read the journal `path` and may run on `cores` (anywhere
-    /// if empty).
+    /// Starts `threads` threads (at least one) that read the journal `path`, and `archive` for what has left it. They
+    /// may run on `cores` (anywhere if empty).
     ///
     /// # Errors
     /// When the journal cannot be opened or a thread cannot start.
     pub fn start(
         path: &Path,
+        archive: &Arc<dyn Archive>,
         threads: usize,
         cores: &[usize],
         telemetry: Arc<Telemetry>,
@@ -123,6 +125,7 @@ impl Readers {
             })?;
             let reader = Reader {
                 path: path.to_owned(),
+                archive: Arc::clone(archive),
                 connection: Some(connection),
                 queue: queue.clone(),
                 waiting: Arc::clone(&waiting),
@@ -195,6 +198,7 @@ fn refuse(request: Request, why: &str) {
 
 struct Reader {
     path: PathBuf,
+    archive: Arc<dyn Archive>,
     /// Absent after a failure, until it can be opened again.
     connection: Option<Connection>,
     queue: Receiver<Request>,
@@ -209,14 +213,15 @@ impl Reader {
             match request {
                 Request::Stop => break,
                 Request::Resolve { stream, request, reply } => {
-                    reply(
-                        self.ask(|connection| page::resolve(connection, stream, &request))
-                            .unwrap_or_else(Resolution::Failed),
-                    );
+                    let archive = Arc::clone(&self.archive);
+                    let resolution = self.ask(|connection| page::resolve(connection, &*archive, stream, &request));
+                    reply(resolution.unwrap_or_else(Resolution::Failed));
                 }
                 Request::Page(PageRequest { stream, from, until, max_bytes, filter, reply }) => {
                     let wanted = page::Wanted { stream, from, until, max_bytes, filter: filter.as_ref() };
-                    let page = self.ask(|connection| page::read(connection, &wanted)).unwrap_or_else(Page::Failed);
+                    let archive = Arc::clone(&self.archive);
+                    let page = self.ask(|connection| page::read(connection, &*archive, &wanted));
+                    let page = page.unwrap_or_else(Page::Failed);
                     if let Page::Rows { rows, .. } = &page {
                         self.telemetry.writer.replay_pages_total.fetch_add(1, Relaxed);
                         self.telemetry.writer.replay_rows_total.fetch_add(u64::from(*rows), Relaxed);

@@ -15,13 +15,13 @@ use crate::stream::record::{StreamRecord, StreamSpec};
 pub(super) type Recorded = (StreamRecord, Option<i64>);
 
 const COLUMNS: &str = "id, name, stream_id, schema, sort_by, exactly_once, first_offset, floor, end_offset,
-                       created_us, last_ts_us";
+                       created_us, log, last_ts_us";
 
 /// All streams by number, each with its end checked.
 pub(super) fn all(connection: &Connection, path: &Path) -> Result<Vec<Recorded>, JournalError> {
     let fail = |source| JournalError::Sql { action: "read the streams", path: path.to_owned(), source };
     let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM streams ORDER BY id")).map_err(fail)?;
-    let rows = statement.query_map([], |row| Ok((read_record(row)?, row.get::<_, Option<i64>>(10)?))).map_err(fail)?;
+    let rows = statement.query_map([], |row| Ok((read_record(row)?, row.get::<_, Option<i64>>(11)?))).map_err(fail)?;
     rows.map(|row| checked(connection, path, row.map_err(fail)?)).collect()
 }
 
@@ -30,7 +30,7 @@ pub(super) fn find(connection: &Connection, path: &Path, name: &str) -> Result<O
     let fail = |source| JournalError::Sql { action: "read a stream", path: path.to_owned(), source };
     let found = connection
         .query_row(&format!("SELECT {COLUMNS} FROM streams WHERE name = ?1"), [name], |row| {
-            Ok((read_record(row)?, row.get::<_, Option<i64>>(10)?))
+            Ok((read_record(row)?, row.get::<_, Option<i64>>(11)?))
         })
         .optional()
         .map_err(fail)?;
@@ -72,6 +72,7 @@ pub(super) fn create(
     let mut record = StreamRecord {
         id: 0,
         name: spec.name.clone(),
+        log: spec.name.clone(),
         stream_id: uuid::Uuid::new_v4().hyphenated().to_string(),
         schema_canonical: spec.schema_canonical.clone(),
         sort_by: spec.sort_by.clone(),
@@ -177,9 +178,11 @@ fn read_record(row: &Row<'_>) -> rusqlite::Result<StreamRecord> {
     let sort_by: String = row.get(4)?;
     let sort_by = serde_json::from_str(&sort_by)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(4, rusqlite::types::Type::Text, Box::new(error)))?;
+    let name: String = row.get(1)?;
     Ok(StreamRecord {
         id: row.get(0)?,
-        name: row.get(1)?,
+        log: row.get::<_, Option<String>>(10)?.unwrap_or_else(|| name.clone()),
+        name,
         stream_id: row.get(2)?,
         schema_canonical: row.get(3)?,
         sort_by,
@@ -191,7 +194,7 @@ fn read_record(row: &Row<'_>) -> rusqlite::Result<StreamRecord> {
     })
 }
 
-fn sort_by_text(sort_by: &[String]) -> String {
+pub(super) fn sort_by_text(sort_by: &[String]) -> String {
     serde_json::Value::from(sort_by).to_string()
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, params};
 
 use super::error::JournalError;
+use super::evict::{self, End};
 use super::job::CommitSink;
 use super::lock::RootLock;
 use super::records;
@@ -137,6 +138,79 @@ impl Journal {
         transaction.commit().map_err(fail(&self.path))?;
         record.end_offset = end;
         Ok(end)
+    }
+
+    /// Deletes the batches of a stream that lie wholly below `below`, whose rows are safe elsewhere, before the writer
+    /// starts. Afterwards it is done with [`super::Job::Evict`].
+    ///
+    /// # Errors
+    /// When the stream is unknown or SQLite refuses; what was deleted until then stays deleted.
+    pub fn evict(&mut self, stream: u32, below: i64) -> Result<(), JournalError> {
+        let record = self.streams.iter().find(|record| record.id == stream).ok_or(JournalError::Unknown { stream })?;
+        let end = End { offset: record.end_offset, last_ts_us: self.last_ts_us.get(&stream).copied() };
+        let path = self.path.clone();
+        let fail = |source| JournalError::Sql { action: "delete rows that were moved", path: path.clone(), source };
+        loop {
+            let transaction = self.connection.transaction().map_err(fail)?;
+            let step = evict::step(&transaction, stream, below, end, evict::OFFLINE_STEP).map_err(fail)?;
+            transaction.commit().map_err(fail)?;
+            if !step.more {
+                break;
+            }
+        }
+        // Nothing else moves the write-ahead log while the writer has not started.
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(fail)
+    }
+
+    /// The stamp of the last row of a stream, in microseconds.
+    #[must_use]
+    pub fn last_ts_us(&self, stream: u32) -> Option<i64> {
+        self.last_ts_us.get(&stream).copied()
+    }
+
+    /// Goes on with a stream in a new log of another shape, from its present end on (docs/storage.md). The rows of the
+    /// log before must have left the journal. Doing it again changes nothing.
+    ///
+    /// # Errors
+    /// When the stream is unknown, rows are left, or SQLite refuses.
+    pub fn begin_log(
+        &mut self,
+        stream: u32,
+        log: &str,
+        schema_canonical: &str,
+        sort_by: &[String],
+        floor: Option<i64>,
+    ) -> Result<StreamRecord, JournalError> {
+        let path = self.path.clone();
+        let fail = |source| JournalError::Sql { action: "begin a log", path: path.clone(), source };
+        let record =
+            self.streams.iter_mut().find(|record| record.id == stream).ok_or(JournalError::Unknown { stream })?;
+        let changed = StreamRecord {
+            log: log.to_owned(),
+            schema_canonical: schema_canonical.to_owned(),
+            sort_by: sort_by.to_vec(),
+            floor,
+            ..record.clone()
+        };
+        if changed == *record {
+            return Ok(changed);
+        }
+        let transaction = self.connection.transaction().map_err(fail)?;
+        let first: Option<i64> = transaction
+            .query_row(&format!("SELECT min(first_offset) FROM batches_{stream}"), [], |row| row.get(0))
+            .map_err(fail)?;
+        if let Some(first) = first {
+            return Err(JournalError::RowsLeft { name: record.name.clone(), first });
+        }
+        transaction
+            .execute(
+                "UPDATE streams SET log = ?2, schema = ?3, sort_by = ?4, floor = ?5 WHERE id = ?1",
+                params![stream, log, schema_canonical, records::sort_by_text(sort_by), floor],
+            )
+            .map_err(fail)?;
+        transaction.commit().map_err(fail)?;
+        *record = changed.clone();
+        Ok(changed)
     }
 
     /// Starts the writer on a thread of its own, pinned to `core` if given. It delivers to `sink`.

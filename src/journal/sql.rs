@@ -16,7 +16,8 @@ pub const JOURNAL_FILE: &str = "journal.db";
 const APPLICATION_ID: i32 = 0x7363_756a;
 
 /// The steps from an empty file to the current format; format `n` is what the first `n` steps make.
-const FORMATS: [&str; 1] = ["
+const FORMATS: [&str; 2] = [
+    "
     CREATE TABLE streams (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         name TEXT NOT NULL UNIQUE,
@@ -48,7 +49,11 @@ const FORMATS: [&str; 1] = ["
         commits INTEGER NOT NULL
     ) STRICT;
     INSERT INTO voided VALUES (1, 0);
-"];
+",
+    "
+    ALTER TABLE streams ADD COLUMN log TEXT;
+",
+];
 
 /// Creates the table of a stream's batches.
 pub(super) fn create_batches(stream: u32) -> String {

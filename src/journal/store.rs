@@ -15,6 +15,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 
 use super::error::JournalError;
+use super::evict::{self, End, Step};
 use super::plan::{Batch, Plan, StreamState};
 use super::settings::JournalSettings;
 use super::{checkpoint, sql, stamps};
@@ -107,6 +108,32 @@ impl Store {
     pub(super) fn lend(&mut self, borrower: impl FnOnce(&mut Connection, &Path)) {
         borrower(&mut self.connection, &self.path);
         self.roll_back();
+    }
+
+    /// Deletes some of the batches of a stream that lie below `below`, in a transaction of its own.
+    pub(super) fn evict(&mut self, state: &StreamState, below: i64) -> rusqlite::Result<Step> {
+        if self.unsure {
+            self.make_void()?;
+        }
+        let end =
+            End { offset: state.end.durable(), last_ts_us: Some(state.last_ts_us).filter(|ts_us| *ts_us != i64::MIN) };
+        self.run("BEGIN IMMEDIATE")?;
+        let step = match evict::step(&self.connection, state.id, below, end, evict::STEP) {
+            Ok(step) if step.batches > 0 => step,
+            other => {
+                self.roll_back();
+                return other;
+            }
+        };
+        if let Err(error) = self.run("COMMIT") {
+            // Whether the batches are there or not makes no difference to anybody, but what the failed commit left in
+            // the log must not come before the next one.
+            self.roll_back();
+            self.unsure = true;
+            self.make_void()?;
+            return Err(error);
+        }
+        Ok(step)
     }
 
     fn write(&self, plan: &Plan, streams: &[StreamState]) -> rusqlite::Result<()> {

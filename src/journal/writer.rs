@@ -27,6 +27,9 @@ const MAX_ALONE_FRAMES: usize = 16;
 /// Quiet time after which the write-ahead log is moved into the file although it is short.
 const IDLE: Duration = Duration::from_millis(200);
 
+/// While frames keep coming, a step of an eviction is made no more often than this.
+const EVICT_EVERY: Duration = Duration::from_millis(20);
+
 enum Command {
     Job(Job),
     /// Jobs that came together, and may be committed together.
@@ -103,7 +106,8 @@ impl Writer {
         let checkpointer = Checkpointer::start(&store.path)?;
         let index = streams.iter().enumerate().map(|(index, state)| (state.id, index)).collect();
         let backlog = VecDeque::new();
-        let worker = Worker { store, checkpointer, streams, index, sink, telemetry, queue, backlog };
+        let evictions = Evictions::default();
+        let worker = Worker { store, checkpointer, streams, index, sink, telemetry, queue, backlog, evictions };
         let name = "sc-writer".to_owned();
         let thread = std::thread::Builder::new()
             .name(name.clone())
@@ -183,6 +187,28 @@ struct Worker {
     queue: Receiver<Command>,
     /// Jobs of the last [`Command::Jobs`] that are still to be taken.
     backlog: VecDeque<Job>,
+    evictions: Evictions,
+}
+
+/// What is to be deleted when there is time for it.
+#[derive(Default)]
+struct Evictions {
+    /// Number of the stream and offset, the next one to be worked on first.
+    wanted: VecDeque<(u32, i64)>,
+    last_step: Option<Instant>,
+}
+
+impl Evictions {
+    fn ask(&mut self, stream: u32, below: i64) {
+        match self.wanted.iter_mut().find(|(wanted, _)| *wanted == stream) {
+            Some((_, asked)) => *asked = below.max(*asked),
+            None => self.wanted.push_back((stream, below)),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        !self.wanted.is_empty() && self.last_step.is_none_or(|last| last.elapsed() >= EVICT_EVERY)
+    }
 }
 
 impl Worker {
@@ -194,6 +220,9 @@ impl Worker {
             let group = self.collect(first);
             stopping |= group.stop;
             self.process(group);
+            if self.evictions.is_due() && !stopping {
+                self.evict();
+            }
         }
         // The last connection that closes takes the log away, which has to be the writer's.
         self.checkpointer.close();
@@ -210,6 +239,10 @@ impl Worker {
         loop {
             if let Some(next) = self.next_now() {
                 return Some(next);
+            }
+            if !self.evictions.wanted.is_empty() {
+                self.evict();
+                continue;
             }
             let command = match self.queue.recv_timeout(IDLE) {
                 Ok(command) => command,
@@ -320,6 +353,9 @@ impl Worker {
                     if held.get(&publisher) == Some(&token) {
                         held.remove(&publisher);
                     }
+                }
+                Job::Evict { stream, below } => {
+                    self.evictions.ask(stream, below);
                 }
                 Job::Note(..) | Job::Errand(_) => debug_assert!(false, "they end the taking"),
             }
@@ -446,6 +482,30 @@ impl Worker {
             },
         };
         self.sink.claimed(state.id, token, mark.last_seq, mark.last_offset);
+    }
+
+    /// Deletes a few of the batches that are not needed any more.
+    fn evict(&mut self) {
+        let Some((stream, below)) = self.evictions.wanted.pop_front() else { return };
+        // A stream that was detached meanwhile keeps its rows until somebody asks again.
+        let Some(index) = self.index.get(&stream).copied() else { return };
+        let counters = &self.telemetry.writer;
+        match self.store.evict(&self.streams[index], below) {
+            Ok(step) => {
+                counters.evicted_batches_total.fetch_add(step.batches, Relaxed);
+                counters.evicted_bytes_total.fetch_add(step.bytes, Relaxed);
+                if step.more {
+                    self.evictions.wanted.push_back((stream, below));
+                }
+                if step.batches > 0 {
+                    self.tend_log();
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, stream = self.streams[index].name, "rows that were moved cannot be deleted yet");
+            }
+        }
+        self.evictions.last_step = Some(Instant::now());
     }
 
     /// Keeps the write-ahead log short.

@@ -3,6 +3,7 @@
 //! Readers such as the Python client's snapshots start from these documents and find the published tables
 //! through them. A stream has its documents from its creation on, before anything is published.
 
+pub mod catalog;
 pub mod columns;
 mod data_file;
 pub mod documents;

@@ -24,6 +24,8 @@ pub struct StreamRecord {
     pub name: String,
     /// The UUID minted when it was created, lower case with dashes.
     pub stream_id: String,
+    /// The log that it is written to now: the stream's name, or a successor's after a migration (docs/storage.md).
+    pub log: String,
     /// Its columns in the canonical form of wire.md section 12.4.
     pub schema_canonical: String,
     /// Columns that sealed files are sorted by.

@@ -3,6 +3,7 @@
 mod commit;
 mod crash;
 mod declare;
+mod evict;
 mod failure;
 mod fault;
 mod limits;

@@ -10,7 +10,8 @@ use streamcast_shards::{Block, frame};
 
 use crate::journal::reader::{Page, PageRequest, ReaderHandle, Readers, RowFilter};
 use crate::journal::{
-    Append, CommitSink, GroupCommit, Job, JobSender, Journal, JournalSettings, Outcome, StreamSpec, Writer, open,
+    Append, Archive, CommitSink, GroupCommit, Job, JobSender, Journal, JournalSettings, NoArchive, Outcome, StreamSpec,
+    Writer, open,
 };
 use crate::stream::replay::{Resolution, ResolveRequest};
 use crate::telemetry::{StreamCounters, Telemetry};
@@ -97,6 +98,11 @@ impl Rig {
     }
 
     pub fn start_with(root: &Path, specs: &[StreamSpec], settings: JournalSettings) -> Self {
+        Self::start_over(root, specs, settings, Arc::new(NoArchive))
+    }
+
+    /// As [`Rig::start_with`], with a place that rows have left the journal for.
+    pub fn start_over(root: &Path, specs: &[StreamSpec], settings: JournalSettings, archive: Arc<dyn Archive>) -> Self {
         let mut journal = open(root, settings).expect("the journal opens");
         let mut counters = Vec::new();
         for spec in specs {
@@ -105,16 +111,16 @@ impl Rig {
             journal.attach_counters(record.id, Arc::clone(&counter));
             counters.push(counter);
         }
-        Self::run(journal, counters)
+        Self::run(journal, counters, &archive)
     }
 
-    fn run(journal: Journal, counters: Vec<Arc<StreamCounters>>) -> Self {
+    fn run(journal: Journal, counters: Vec<Arc<StreamCounters>>, archive: &Arc<dyn Archive>) -> Self {
         let telemetry = Arc::new(Telemetry::new(1));
         let (sender, events) = unbounded();
         let path = journal.path().to_owned();
         let writer =
             journal.start(Box::new(Recorder(sender)), Arc::clone(&telemetry), None).expect("the writer starts");
-        let readers = Readers::start(&path, 1, &[], Arc::clone(&telemetry)).expect("the readers start");
+        let readers = Readers::start(&path, archive, 1, &[], Arc::clone(&telemetry)).expect("the readers start");
         let (jobs, reader) = (writer.sender(), readers.handle());
         Self { writer, jobs, events, telemetry, counters, readers, reader }
     }

@@ -47,6 +47,7 @@ fn record(name: &str) -> StreamRecord {
     StreamRecord {
         id: 1,
         name: name.to_owned(),
+        log: name.to_owned(),
         stream_id: "79c6ab49-7ea5-482d-8bb0-9eef7a4b4b14".to_owned(),
         schema_canonical:
             r#"{"type":"object","properties":{"z":{"type":"integer","format":"int64"},"a":{"type":"string"}},"required":["z","a"]}"#

@@ -1,0 +1,94 @@
+//! Reading rows of the journal for those who move them elsewhere, on a connection of their own.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::error::JournalError;
+use super::scan::{ScanError, scan};
+use super::sql;
+
+/// A connection for reading rows in bulk. Every call is one short transaction.
+pub struct RowReader {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl std::fmt::Debug for RowReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowReader").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl RowReader {
+    /// Opens the journal `path`, which must exist.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let connection = sql::open_reader(path).map_err(|source| JournalError::Sql {
+            action: "open the file for reading",
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self { path: path.to_owned(), connection })
+    }
+
+    /// Calls `take` with offset, stamp in microseconds and canonical row of every row of `[from, until)` that is in the
+    /// journal, in order, until it returns false. The transaction lasts as long as that: `take` is to stop early.
+    ///
+    /// # Errors
+    /// When SQLite refuses or a batch is damaged.
+    pub fn rows(
+        &self,
+        stream: u32,
+        from: i64,
+        until: i64,
+        take: impl FnMut(i64, i64, &[u8]) -> bool,
+    ) -> Result<(), JournalError> {
+        scan(&self.connection, stream, from, until, take).map_err(|error| match error {
+            ScanError::Sql(source) => self.failed(source),
+            damaged @ ScanError::Damaged(_) => {
+                JournalError::Damaged { path: self.path.clone(), what: damaged.to_string() }
+            }
+        })
+    }
+
+    /// Bytes of the rows in batches that begin at or above `from`.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn bytes_from(&self, stream: u32, from: i64) -> Result<u64, JournalError> {
+        let sql = format!("SELECT coalesce(sum(octet_length(body)), 0) FROM batches_{stream} WHERE first_offset >= ?1");
+        let bytes = self.connection.query_row(&sql, [from], |row| row.get::<_, i64>(0));
+        Ok(bytes.map_err(|source| self.failed(source))?.max(0) as u64)
+    }
+
+    /// The stamp, in microseconds, of the batch that holds `offset` or is the first above it.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn ts_us_at(&self, stream: u32, offset: i64) -> Result<Option<i64>, JournalError> {
+        let sql = format!(
+            "SELECT ts_us FROM batches_{stream} WHERE first_offset + count > ?1 AND first_offset >=
+             coalesce((SELECT max(first_offset) FROM batches_{stream} WHERE first_offset <= ?1), ?1)
+             ORDER BY first_offset LIMIT 1"
+        );
+        self.connection.query_row(&sql, [offset], |row| row.get(0)).optional().map_err(|source| self.failed(source))
+    }
+
+    /// How many offsets of `[start, end)` were left out on purpose.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn skipped_between(&self, stream: u32, start: i64, end: i64) -> Result<u64, JournalError> {
+        let sql = "SELECT coalesce(sum(min(end_offset, ?3) - max(first_offset, ?2)), 0) FROM skipped
+                   WHERE stream = ?1 AND first_offset < ?3 AND end_offset > ?2";
+        let skipped = self.connection.query_row(sql, params![stream, start, end], |row| row.get::<_, i64>(0));
+        Ok(skipped.map_err(|source| self.failed(source))?.max(0) as u64)
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> JournalError {
+        JournalError::Sql { action: "read rows", path: self.path.clone(), source }
+    }
+}
