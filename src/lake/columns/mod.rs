@@ -11,6 +11,7 @@ mod error;
 mod facts;
 mod guard;
 mod layout;
+mod manifest;
 mod open;
 mod plan;
 mod print;
@@ -20,13 +21,16 @@ mod scan;
 mod seal;
 mod sort;
 mod source;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use error::ColumnsError;
 pub use layout::{ENCODING_KEY, Layout, MAX_TABLE_NESTING, OFFSET_COLUMN, OFFSET_ID, STAMP_COLUMN};
+pub use manifest::{read_manifest_parquet, write_manifest_parquet};
 pub use read::{FileRows, StoredRow, describe};
 pub use seal::Sealer;
 pub use source::{ReadRange, Source};
+pub use statistics::{ColumnRange, LogStatistics, Scalar, log_statistics};
 pub use write::{FileName, UNFINISHED_SUFFIX, Unnamed, WriteOptions};

@@ -1,4 +1,5 @@
 //! Rows to files and back.
 
+mod manifest;
 mod round_trip;
 mod support;
