@@ -55,6 +55,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ("http_body_util", &["src/http/"]),
     ("tower", &["src/http/"]),
     ("prometheus", &["src/http/"]),
+    ("utoipa", &["src/http/"]),
     ("clap", &["src/cli/", "src/config/", "perf/"]),
     ("toml", &["src/config/", "perf/"]),
     ("tokio_tungstenite", &["src/client/", "src/http/"]),

@@ -39,6 +39,12 @@ pub fn forbidden() -> Response<Body> {
     envelope(StatusCode::FORBIDDEN, "forbidden")
 }
 
+/// A defect: told to the log, and not to the caller.
+pub fn internal(error: &dyn std::error::Error) -> Response<Body> {
+    tracing::error!(%error, "an answer could not be made");
+    json(StatusCode::INTERNAL_SERVER_ERROR, r#"{"detail":"Internal Server Error"}"#)
+}
+
 /// Nothing is served at this path.
 pub fn not_found() -> Response<Body> {
     json(StatusCode::NOT_FOUND, r#"{"detail":"Not Found"}"#)

@@ -17,10 +17,10 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use super::caller::Caller;
-use super::errors::{HttpError, envelope, json, method_not_allowed, not_found, typed, with_header};
+use super::errors::{HttpError, envelope, internal, json, method_not_allowed, not_found, typed, with_header};
 use super::health::{Health, Readiness};
 use super::settings::HttpSettings;
-use super::{console, metrics, page, stats, upgrade};
+use super::{console, control, metrics, openapi, page, stats, upgrade};
 use crate::auth::{Action, Resource};
 use crate::telemetry::Telemetry;
 
@@ -83,6 +83,8 @@ impl App {
             "/metrics" => "metrics",
             "/healthz" => "healthz",
             "/readyz" => "readyz",
+            openapi::OPENAPI_PATH => "openapi",
+            path if path.starts_with(control::PREFIX) => "control",
             _ => "other",
         }
     }
@@ -97,6 +99,11 @@ impl App {
         if upgrade::asks_for_websocket(&request) {
             return upgrade::answer(request, &caller, &self.settings.on_upgrade);
         }
+        // Calls that take bodies have limits of their own, and look at them after other things.
+        if request.uri().path().starts_with(control::PREFIX) {
+            request.extensions_mut().insert(caller);
+            return self.routed(request.map(Body::new)).await;
+        }
         let max_body_bytes = self.settings.limits.max_body_bytes;
         let announced = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         if announced.is_some_and(|length: usize| length > max_body_bytes) {
@@ -108,7 +115,10 @@ impl App {
             _ => {}
         }
         request.extensions_mut().insert(caller);
-        let request = request.map(|body| Body::new(Limited::new(body, max_body_bytes)));
+        self.routed(request.map(|body| Body::new(Limited::new(body, max_body_bytes)))).await
+    }
+
+    async fn routed(&self, request: Request<Body>) -> Response<Body> {
         match self.router.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
@@ -185,14 +195,10 @@ fn router(settings: &HttpSettings) -> Router<Shared> {
             }),
         );
     }
+    let router = router.merge(openapi::router()).merge(control::router(settings.registry.clone()));
     router.fallback(|| async { not_found() }).method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
 }
 
 fn no_store(response: Response<Body>) -> Response<Body> {
     with_header(response, CACHE_CONTROL, HeaderValue::from_static("no-store"))
-}
-
-fn internal(error: &dyn std::error::Error) -> Response<Body> {
-    tracing::error!(%error, "an answer could not be made");
-    json(StatusCode::INTERNAL_SERVER_ERROR, r#"{"detail":"Internal Server Error"}"#)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::Gate;
+use crate::registry::{Registry, RegistrySettings};
 
 /// Takes a connection back that was handed over as HTTP and then asked for a WebSocket.
 ///
@@ -31,12 +32,14 @@ pub struct HttpSettings {
     pub limits: HttpLimits,
     /// Who is let in.
     pub gate: Gate,
+    /// What is declared at run time, behind `/control/v1`.
+    pub registry: Registry,
     /// Where upgraded connections go.
     pub on_upgrade: OnUpgrade,
 }
 
 impl HttpSettings {
-    /// The usual settings: `/stats`, the console, the usual limits, and no policy.
+    /// The usual settings: `/stats`, the console, the usual limits, no policy and no registry.
     #[must_use]
     pub fn new(on_upgrade: OnUpgrade) -> Self {
         Self {
@@ -44,6 +47,7 @@ impl HttpSettings {
             console: true,
             limits: HttpLimits::default(),
             gate: Gate::public(),
+            registry: Registry::none(RegistrySettings::new(1 << 20)),
             on_upgrade,
         }
     }

@@ -79,7 +79,13 @@ impl Definition {
     /// # Errors
     /// [`Fault::InvalidDeclaration`] for anything that section 11.6 does not name.
     pub fn read(body: &Json, rules: &Rules) -> Result<Self, Fault> {
-        Reader { body, rules }.read().ok_or(Fault::InvalidDeclaration)
+        Reader { body, rules: Some(rules) }.read().ok_or(Fault::InvalidDeclaration)
+    }
+
+    /// Reads a definition that was checked when it was kept, whatever the host's rules are by now.
+    #[must_use]
+    pub fn read_kept(body: &Json) -> Option<Self> {
+        Reader { body, rules: None }.read()
     }
 
     /// The compiled schema.
@@ -151,7 +157,8 @@ const KEYS: [&str; 9] = [
 
 struct Reader<'a> {
     body: &'a Json,
-    rules: &'a Rules,
+    /// `None` for what was checked before.
+    rules: Option<&'a Rules>,
 }
 
 impl Reader<'_> {
@@ -161,11 +168,16 @@ impl Reader<'_> {
             return None;
         }
         let schema = self.get("schema")?.clone();
-        let compiled = Schema::compile_strict(&to_value(&schema), true).ok()?;
         let Json::String(storage_profile) = self.get("storage_profile")? else { return None };
-        self.rules.profiles.get(storage_profile)?;
+        let compiled = match self.rules {
+            Some(rules) => {
+                rules.profiles.get(storage_profile)?;
+                Some(Schema::compile_strict(&to_value(&schema), true).ok()?)
+            }
+            None => None,
+        };
         Some(Definition {
-            sort_by: self.sort_by(&compiled)?,
+            sort_by: self.sort_by(compiled.as_ref())?,
             storage_profile: storage_profile.clone(),
             initialization: self.initialization()?,
             exactly_once: self.flag("exactly_once", false)?,
@@ -181,13 +193,13 @@ impl Reader<'_> {
         member(self.body, key)
     }
 
-    fn sort_by(&self, schema: &Schema) -> Option<Vec<String>> {
+    fn sort_by(&self, schema: Option<&Schema>) -> Option<Vec<String>> {
         let Some(found) = self.get("sort_by") else { return Some(Vec::new()) };
         let Json::Array(items) = found else { return None };
         let mut columns = Vec::new();
         for item in items {
             let Json::String(column) = item else { return None };
-            if schema.find(column).is_none() || columns.contains(column) {
+            if schema.is_some_and(|schema| schema.find(column).is_none()) || columns.contains(column) {
                 return None;
             }
             columns.push(column.clone());
@@ -223,12 +235,9 @@ impl Reader<'_> {
     }
 
     fn limits(&self) -> Option<DefinitionLimits> {
-        let mut limits = DefinitionLimits {
-            max_backlog: 8_192,
-            max_inbound: 65_536,
-            max_in_flight: 64,
-            max_message_bytes: self.rules.transport_max_bytes,
-        };
+        let ceiling = self.rules.map_or(u32::MAX, |rules| rules.transport_max_bytes);
+        let mut limits =
+            DefinitionLimits { max_backlog: 8_192, max_inbound: 65_536, max_in_flight: 64, max_message_bytes: ceiling };
         let Some(found) = self.get("limits") else { return Some(limits) };
         let Json::Object(members) = found else { return None };
         for (key, value) in members {
@@ -238,7 +247,7 @@ impl Reader<'_> {
                 "max_backlog" => limits.max_backlog = value,
                 "max_inbound" => limits.max_inbound = value,
                 "max_in_flight" => limits.max_in_flight = value,
-                "max_message_bytes" if value <= self.rules.transport_max_bytes => limits.max_message_bytes = value,
+                "max_message_bytes" if value <= ceiling => limits.max_message_bytes = value,
                 _ => return None,
             }
         }

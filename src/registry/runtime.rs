@@ -64,6 +64,13 @@ pub trait StreamRuntime: Send + Sync {
     /// Settles a name that [`StreamRuntime::hold`] named and that is not served: it is answered 4404 from here on.
     fn release(&self, name: &str);
 
+    /// Settles a name after a transition: answered 4404 from here on unless it is served.
+    fn release_unless_served(&self, name: &str) {
+        if self.admission(name).is_none() {
+            self.release(name);
+        }
+    }
+
     /// Opens a stream, creates it if asked to, and lets connections in.
     ///
     /// # Errors

@@ -3,8 +3,16 @@
 /// The longest name, in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 128;
 
-/// Files of the journal, which lie beside the directories of the streams.
-const RESERVED: [&str; 4] = ["journal.db", "journal.db-wal", "journal.db-shm", "journal.lock"];
+/// Files of the journal and the registry, which lie beside the directories of the streams.
+const RESERVED: [&str; 7] = [
+    "journal.db",
+    "journal.db-wal",
+    "journal.db-shm",
+    "journal.lock",
+    "registry.db",
+    "registry.db-wal",
+    "registry.db-shm",
+];
 
 /// Why a name cannot be that of a durable stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,8 +34,8 @@ pub enum NameError {
         /// The name.
         name: String,
     },
-    /// The name of a file that the journal keeps in the same directory.
-    #[error("the stream name {name:?} is taken by a file of the journal; call the stream something else")]
+    /// The name of a file that the broker keeps in the same directory.
+    #[error("the stream name {name:?} is taken by a file of the broker; call the stream something else")]
     Reserved {
         /// The name.
         name: String,

@@ -5,6 +5,6 @@ mod parse;
 mod text;
 mod value;
 
-pub use parse::{JsonError, MAX_DEPTH, MAX_INTEGER_DIGITS, parse};
+pub use parse::{JsonError, MAX_DEPTH, MAX_INTEGER_DIGITS, parse, parse_unique};
 pub use text::{push_f64, push_i64, push_plain_string, push_string};
 pub use value::{Json, Members};

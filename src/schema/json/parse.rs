@@ -25,11 +25,23 @@ pub struct JsonError {
 /// [`JsonError`] for anything outside RFC 8259, and for what section 4.4 refuses on top of it: byte order marks,
 /// lone surrogates, doubles that overflow, longer integers than [`MAX_INTEGER_DIGITS`], nesting over [`MAX_DEPTH`].
 pub fn parse(text: &[u8]) -> Result<Json, JsonError> {
+    read(text, false)
+}
+
+/// Reads one JSON value as [`parse`] does, in which no object has a key twice.
+///
+/// # Errors
+/// As [`parse`], and for the second appearance of a key.
+pub fn parse_unique(text: &[u8]) -> Result<Json, JsonError> {
+    read(text, true)
+}
+
+fn read(text: &[u8], unique: bool) -> Result<Json, JsonError> {
     let text = match std::str::from_utf8(text) {
         Ok(text) => text,
         Err(error) => return Err(JsonError { at: error.valid_up_to(), what: "the text is not utf-8" }),
     };
-    let mut parser = Parser { text, at: 0, depth: 0 };
+    let mut parser = Parser { text, at: 0, depth: 0, unique };
     let value = parser.value()?;
     parser.skip_space();
     match parser.peek() {
@@ -42,6 +54,8 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// Whether a key may be there only once.
+    unique: bool,
 }
 
 impl Parser<'_> {
@@ -131,7 +145,10 @@ impl Parser<'_> {
                 if !self.eat(b':') {
                     return self.fail("expected : after a key");
                 }
-                members.put(key, self.value()?);
+                let value = self.value()?;
+                if !members.put(key, value) && self.unique {
+                    return self.fail("an object has a key twice");
+                }
                 self.skip_space();
                 if self.eat(b'}') {
                     break;
@@ -386,5 +403,18 @@ mod tests {
             parse(b"[1,").unwrap_err().to_string(),
             "not json at byte 3: the text ends where a value must start"
         );
+    }
+
+    #[test]
+    fn a_unique_text_says_everything_once() {
+        for text in [r#"{"a":1,"a":2}"#, r#"[{"x":{"a":1,"\u0061":2}}]"#] {
+            assert!(parse(text.as_bytes()).is_ok(), "{text}");
+            assert!(parse_unique(text.as_bytes()).is_err(), "{text}");
+        }
+        let many: Vec<_> = (0..40).map(|n| format!("\"{n}\":{n}")).collect();
+        let once = format!("{{{}}}", many.join(","));
+        assert!(parse_unique(once.as_bytes()).is_ok());
+        let twice = format!("{{{},\"7\":0}}", many.join(","));
+        assert!(parse_unique(twice.as_bytes()).is_err());
     }
 }

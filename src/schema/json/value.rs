@@ -96,15 +96,19 @@ pub struct Members {
 }
 
 impl Members {
-    /// Adds a member, or replaces the value of one.
-    pub fn put(&mut self, key: String, value: Json) {
+    /// Adds a member, or replaces the value of one; says whether it was added.
+    pub fn put(&mut self, key: String, value: Json) -> bool {
         match self.find(&key) {
-            Some(place) => self.list[place].1 = value,
+            Some(place) => {
+                self.list[place].1 = value;
+                false
+            }
             None => {
                 if let Some(places) = &mut self.places {
                     places.insert(key.clone(), self.list.len());
                 }
                 self.list.push((key, value));
+                true
             }
         }
     }

@@ -1,0 +1,69 @@
+//! The description of the HTTP API for machines, `/openapi.json`: made from the routes themselves.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Response, StatusCode};
+use axum::routing::get;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{InfoBuilder, OpenApi as Document, SecurityRequirement};
+
+use super::control::ControlApi;
+use super::errors::{internal, json};
+
+/// Where the description is.
+pub const OPENAPI_PATH: &str = "/openapi.json";
+
+/// The route. Who comes here has shown who it is, where a policy asks for that.
+pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new().route(OPENAPI_PATH, get(document))
+}
+
+async fn document() -> Response<Body> {
+    match describe().to_json() {
+        Ok(text) => json(StatusCode::OK, text),
+        Err(error) => internal(&error),
+    }
+}
+
+/// Everything that is served under a version.
+fn describe() -> Document {
+    let mut document = ControlApi::openapi();
+    document.info = InfoBuilder::new()
+        .title("streamcast-uring")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("Durable streams of rows: control over HTTP. Rows themselves go over WebSocket."))
+        .build();
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("basic", SecurityScheme::Http(Http::new(HttpAuthScheme::Basic)));
+    components.add_security_scheme("bearer", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    let either = ["basic", "bearer"].map(|scheme| SecurityRequirement::new(scheme, Vec::<String>::new()));
+    document.security = Some(either.into());
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_control_route_is_described_with_its_refusals() {
+        let document = describe();
+        let paths: Vec<&str> = document.paths.paths.keys().map(String::as_str).collect();
+        for path in [
+            "/control/v1",
+            "/control/v1/operations/{id}",
+            "/control/v1/streams",
+            "/control/v1/streams/{name}",
+            "/control/v1/streams/{name}/desired",
+            "/control/v1/streams/{name}/migrations",
+        ] {
+            assert!(paths.contains(&path), "{path}");
+        }
+        let put = document.paths.paths["/control/v1/streams/{name}"].put.as_ref().expect("a put");
+        let statuses: Vec<&str> = put.responses.responses.keys().map(String::as_str).collect();
+        let expected =
+            ["200", "202", "400", "401", "403", "404", "409", "412", "413", "415", "422", "428", "429", "500", "503"];
+        assert_eq!(statuses, expected);
+    }
+}
