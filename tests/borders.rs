@@ -60,6 +60,8 @@ const PLACES: &[(&str, &[&str])] = &[
     ("toml", &["src/config/", "perf/"]),
     ("tokio_tungstenite", &["src/client/", "src/http/"]),
     ("tokio", &["src/http/", "src/client/", "src/cli/", "src/demo/", "src/broker/", "src/lake/"]),
+    ("iceberg", &["src/lake/"]),
+    ("object_store", &["src/lake/store/"]),
     ("simd_json", &["src/schema/", "src/wire/"]),
     ("core_affinity", &["shards/", "src/broker/", "perf/"]),
 ];

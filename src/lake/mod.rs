@@ -9,6 +9,8 @@ mod data_file;
 pub mod documents;
 mod error;
 pub mod steps;
+pub mod store;
+pub mod table;
 
 pub use data_file::{ColumnStats, DataFile};
 pub use error::LakeError;

@@ -1,0 +1,31 @@
+//! The Iceberg table of one log (docs/storage.md, "Published tables").
+
+mod append;
+mod commit;
+mod delete;
+mod document;
+mod error;
+mod expire;
+mod index;
+mod live;
+mod manifests;
+mod names;
+mod properties;
+mod replace;
+mod snapshots;
+mod spec;
+mod sweep;
+mod version;
+
+pub use commit::{Commit, Committed};
+pub use delete::{Deletion, delete_all};
+pub use error::TableError;
+pub use expire::{Expire, Expired};
+pub use live::Table;
+pub use properties::Retired;
+pub use snapshots::SnapshotInfo;
+pub use spec::TableSpec;
+pub use sweep::{Sweep, Swept};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Files in the place of others, and files taken away, in one snapshot: no reader ever sees a hole.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use iceberg::spec::{ManifestFile, Operation};
+
+use crate::lake::data_file::DataFile;
+
+use super::append::{check_order, misfit};
+use super::commit::{Change, Commit, Committed, Draft, MAX_ATTEMPTS};
+use super::error::TableError;
+use super::index::{Index, Live};
+use super::live::Table;
+use super::manifests::{self, MAX_FILES_PER_MANIFEST, NewEntry};
+
+impl Table {
+    /// Puts `files` in the place of all files inside `range`, with the same number of rows, in one commit. Where they
+    /// are in place already nothing is done, so that a call can be made again.
+    ///
+    /// # Errors
+    /// [`TableError::Misfit`] when a file lies across an end of the range, the new files are outside of it or have not
+    /// the offsets and rows of the old, [`TableError::Fenced`], or the store's.
+    pub async fn replace(
+        &mut self,
+        range: Range<i64>,
+        files: &[DataFile],
+        commit: &Commit,
+    ) -> Result<Committed, TableError> {
+        check_order(&self.location, files)?;
+        let _lock = self.lock().await?;
+        for _ in 0..MAX_ATTEMPTS {
+            self.repair().await?;
+            self.check_epoch(commit)?;
+            let location = self.location.clone();
+            let index = self.index().await?;
+            let old = &index.files[index.touching(&range)];
+            let same = old.iter().map(|file| &*file.uri).eq(files.iter().map(|file| file.uri.as_str()));
+            let done = if same {
+                self.settle(commit).await?
+            } else {
+                check_replacement(&location, &range, old, files)?;
+                self.try_change(Operation::Replace, range.clone(), files, commit).await?
+            };
+            if let Some(committed) = done {
+                return Ok(committed);
+            }
+        }
+        Err(self.contended())
+    }
+
+    /// Takes away all files that end at or before `floor`, in one commit. The first offset afterwards may be lower than
+    /// `floor`, because files are not split.
+    ///
+    /// # Errors
+    /// [`TableError::Fenced`], or the store's.
+    pub async fn truncate(&mut self, floor: i64, commit: &Commit) -> Result<Committed, TableError> {
+        let _lock = self.lock().await?;
+        for _ in 0..MAX_ATTEMPTS {
+            self.repair().await?;
+            self.check_epoch(commit)?;
+            let index = self.index().await?;
+            let gone = index.files.partition_point(|file| file.end <= floor);
+            let range = index.files[..gone].first().zip(index.files[..gone].last()).map(|(a, b)| a.start..b.end);
+            let done = match range {
+                Some(range) => self.try_change(Operation::Delete, range, &[], commit).await?,
+                None => self.settle(commit).await?,
+            };
+            if let Some(committed) = done {
+                return Ok(committed);
+            }
+        }
+        Err(self.contended())
+    }
+
+    async fn try_change(
+        &mut self,
+        operation: Operation,
+        range: Range<i64>,
+        files: &[DataFile],
+        commit: &Commit,
+    ) -> Result<Option<Committed>, TableError> {
+        let mut draft = Draft::new(self.metadata(), commit);
+        let added: Vec<Live> = files.iter().map(Live::of).collect();
+        let mut new = Vec::with_capacity(files.len());
+        for file in files {
+            new.push((file.start, NewEntry::Added(manifests::entry(&self.location, self.schema(), file)?)));
+        }
+        let index = self.index().await?.clone();
+        let removed: Vec<Live> = index.files[index.touching(&range)].to_vec();
+        let mut after = Index { files: index.files, manifests: Vec::new() };
+        after.splice(&range, added.iter().cloned());
+        let (kept, mut entries) = self.take_apart(index.manifests, &removed).await?;
+        entries.extend(new);
+        entries.sort_by_key(|(start, _)| *start);
+        let written = self.write_manifests(&mut draft, entries.into_iter().map(|(_, entry)| entry).collect()).await?;
+        let listed = kept.into_iter().chain(written).collect();
+        let change = Change {
+            operation,
+            manifests: listed,
+            added,
+            removed,
+            files: after.files,
+            range: (range.start, range.end),
+        };
+        self.install_snapshot(draft, change, commit).await
+    }
+
+    /// Splits manifests into those that stay as they are, and the entries of those that have to be written anew: the ones
+    /// with files that go, and small ones, so that what is left over after many changes comes together again.
+    async fn take_apart(
+        &self,
+        listed: Vec<ManifestFile>,
+        removed: &[Live],
+    ) -> Result<(Vec<ManifestFile>, Vec<(i64, NewEntry)>), TableError> {
+        let gone: HashSet<&str> = removed.iter().map(|file| &*file.uri).collect();
+        let (mut kept, mut entries, mut found) = (Vec::new(), Vec::new(), 0);
+        let last = listed.len().saturating_sub(1);
+        for (at, manifest) in listed.into_iter().enumerate() {
+            let live = manifests::live_files(&manifest);
+            if live == 0 {
+                continue;
+            }
+            // Without reading it, a full manifest may or may not have files that go.
+            let small = live < MAX_FILES_PER_MANIFEST as u64 / 2 && at != last;
+            if found == gone.len() && !small {
+                kept.push(manifest);
+                continue;
+            }
+            let there = manifests::read_manifest(&self.store, &manifest).await?;
+            let leaving = there.iter().filter(|it| it.is_alive() && gone.contains(it.file_path())).count();
+            if leaving == 0 && !small {
+                kept.push(manifest);
+                continue;
+            }
+            found += leaving;
+            for entry in there.into_iter().filter(iceberg::spec::ManifestEntry::is_alive) {
+                let start = manifests::live(self.metadata(), &entry.data_file)?.start;
+                let goes = gone.contains(entry.file_path());
+                entries.push((start, if goes { NewEntry::Deleted(entry) } else { NewEntry::Existing(entry) }));
+            }
+        }
+        Ok((kept, entries))
+    }
+}
+
+fn check_replacement(location: &str, range: &Range<i64>, old: &[Live], new: &[DataFile]) -> Result<(), TableError> {
+    if let Some(across) = old.iter().find(|file| file.start < range.start || file.end > range.end) {
+        return Err(misfit(location, &across.data_file(), "it is not wholly inside the range that is to be replaced"));
+    }
+    let Some(first) = new.first() else {
+        let why = "nothing was given in its place; truncate the table instead";
+        return old.first().map_or(Ok(()), |file| Err(misfit(location, &file.data_file(), why)));
+    };
+    let (Some(old_first), Some(old_last)) = (old.first(), old.last()) else {
+        return Err(misfit(location, first, "there is nothing in the range that is to be replaced"));
+    };
+    let spans = first.start == old_first.start && new.last().is_some_and(|last| last.end == old_last.end);
+    let rows = (old.iter().map(|file| file.rows).sum::<u64>(), new.iter().map(|file| file.rows).sum::<u64>());
+    if !spans || rows.0 != rows.1 {
+        let why = format!(
+            "the files it is to replace have {} rows from {} to {}, the new ones {} from {} to {}",
+            rows.0,
+            old_first.start,
+            old_last.end,
+            rows.1,
+            first.start,
+            new.last().map_or(first.end, |last| last.end)
+        );
+        return Err(misfit(location, first, &why));
+    }
+    if let Some(same) = new.iter().find(|file| old.iter().any(|old| *old.uri == file.uri)) {
+        return Err(misfit(location, same, "it has the name of a file that it is to replace"));
+    }
+    Ok(())
+}
