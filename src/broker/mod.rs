@@ -3,7 +3,6 @@
 mod build;
 mod delivery;
 mod error;
-mod managed;
 mod notify;
 mod running;
 mod signals;

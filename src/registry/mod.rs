@@ -16,7 +16,7 @@ mod runtime;
 mod settings;
 mod store;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod worker;
 
 pub use cursor::Cursor;
