@@ -23,9 +23,11 @@ pub(super) struct Built {
     pub(super) console: u32,
 }
 
-/// Declares every stream of the configuration, and the console's own.
+/// Declares every stream of the configuration, and the console's own. The streams `managed`, if there is a registry, come
+/// and go as it says.
 pub(super) fn build(
     config: &Config,
+    managed: Option<&[String]>,
     journal: &mut Journal,
     telemetry: &Arc<Telemetry>,
     shards: usize,
@@ -33,13 +35,15 @@ pub(super) fn build(
     let mut names = HashSet::new();
     let counters = Arc::clone(telemetry);
     let queued_bytes = move || counters.writer.queued_bytes.load(std::sync::atomic::Ordering::Relaxed);
-    let mut catalog = Catalog::new(CatalogBounds::new(
+    let mut bounds = CatalogBounds::new(
         config.transport_max_bytes,
         config.max_inbound_bytes,
         Box::new(queued_bytes),
         console::is_internal,
-    ));
-    let undeclared = undeclared(config, journal)?;
+    );
+    bounds.tells_names = managed.is_none();
+    let mut catalog = Catalog::new(bounds);
+    let undeclared = undeclared(config, managed.unwrap_or_default(), journal)?;
     for declared in config.streams.iter().chain(&undeclared) {
         check_name(declared)?;
         if !names.insert(declared.name.as_str()) {
@@ -65,10 +69,11 @@ pub(super) fn build(
     Ok(Built { catalog, console })
 }
 
-/// Streams that the journal has and the configuration does not name, such as those of the `create` command: they
-/// are served with what is recorded of them and the usual limits.
-fn undeclared(config: &Config, journal: &Journal) -> Result<Vec<StreamConfig>, BrokerError> {
-    let named: HashSet<&str> = config.streams.iter().map(|stream| stream.name.as_str()).collect();
+/// Streams that the journal has and neither the configuration nor the registry names, such as those of the `create`
+/// command: they are served with what is recorded of them and the usual limits.
+fn undeclared(config: &Config, managed: &[String], journal: &Journal) -> Result<Vec<StreamConfig>, BrokerError> {
+    let mut named: HashSet<&str> = config.streams.iter().map(|stream| stream.name.as_str()).collect();
+    named.extend(managed.iter().map(String::as_str));
     let recorded = journal.streams().into_iter().filter(|record| !named.contains(record.name.as_str()));
     recorded
         .map(|record| {

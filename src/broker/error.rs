@@ -3,6 +3,7 @@
 use crate::http::HttpError;
 use crate::journal::JournalError;
 use crate::lake::LakeError;
+use crate::registry::RegistryError;
 use crate::schema::SchemaError;
 use streamcast_shards::cores::CoreError;
 use streamcast_shards::listen::ListenError;
@@ -35,6 +36,9 @@ pub enum BrokerError {
     /// The documents beside the journal.
     #[error(transparent)]
     Lake(#[from] LakeError),
+    /// The registry of streams that are declared at run time.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     /// The HTTP side.
     #[error(transparent)]
     Http(#[from] HttpError),

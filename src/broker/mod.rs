@@ -3,6 +3,7 @@
 mod build;
 mod delivery;
 mod error;
+mod managed;
 mod notify;
 mod running;
 mod signals;

@@ -18,11 +18,12 @@ use super::build::{self, Built};
 use super::delivery::Delivery;
 use super::error::BrokerError;
 use super::streams::Streams;
-use super::{notify, signals};
+use super::{managed, notify, signals};
 use crate::config::Config;
 use crate::http::{self, HttpHandle, HttpSettings};
 use crate::journal::reader::Readers;
 use crate::journal::{self, JournalSettings, Writer};
+use crate::registry::Registry;
 use crate::session::{CatalogCell, LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
 use crate::telemetry::Telemetry;
 use crate::wire::RowBatch;
@@ -46,6 +47,7 @@ pub struct Broker {
     writer: Writer,
     readers: Readers,
     streams: Arc<Streams>,
+    registry: Registry,
     stop_timeout: Duration,
 }
 
@@ -71,7 +73,9 @@ impl Broker {
         }
         let settings = JournalSettings { max_group_rows: config.group_rows, ..JournalSettings::default() };
         let mut journal = journal::open(&config.root, settings)?;
-        let built = build::build(config, &mut journal, &telemetry, shards)?;
+        let registry = managed::open(config, journal.root())?;
+        let names = registry.is_managed().then(|| registry.names());
+        let built = build::build(config, names.as_deref(), &mut journal, &telemetry, shards)?;
         let path = journal.path().to_owned();
         let archive: Arc<dyn journal::Archive> = Arc::new(journal::NoArchive);
         let readers =
@@ -93,7 +97,7 @@ impl Broker {
             Arc::clone(&telemetry),
             readers.handle(),
         ));
-        let http = start_http(config, &telemetry, &plan, &peers)?;
+        let http = start_http(config, &registry, &telemetry, &plan, &peers)?;
         let listeners = match listen::inherited(shards) {
             Some(inherited) => inherited?,
             None => listen::listen(config.listen, shards)?,
@@ -113,8 +117,11 @@ impl Broker {
             writer,
             readers,
             streams,
+            registry,
             stop_timeout: config.stop_timeout,
         };
+        // Before anybody can connect: an unknown stream would end long-running clients for good.
+        managed::recover(&broker.registry, &broker.streams)?;
         let doorbell = Doorbell::start(senders.clone(), broker.plan.background.clone()).map_err(BrokerError::Thread)?;
         for (index, (listener, receiver)) in listeners.into_iter().zip(inboxes).enumerate() {
             broker.start_shard(config, index, (listener, doorbell.clone()), receiver, &catalog)?;
@@ -204,6 +211,7 @@ impl Broker {
     pub fn stop(self) -> Result<(), BrokerError> {
         let deadline = Instant::now() + self.stop_timeout;
         self.http.set_draining();
+        self.registry.refuse_calls();
         let closed: Vec<_> = self.peers.iter().map(close_listener).collect();
         for done in closed {
             // The shard drops its end when its listener is closed.
@@ -221,6 +229,10 @@ impl Broker {
         let left = self.connections();
         if left > 0 {
             tracing::warn!(connections = left, "some peers did not close in time and are cut off");
+        }
+        // What the registry has begun is ended if there is time; what is left is done after the next start.
+        if !self.registry.close(deadline.saturating_duration_since(Instant::now()) / 2) {
+            tracing::warn!("an operation of the registry is still under way; it is taken up at the next start");
         }
         // An open reader would keep the write-ahead log's file from being folded in.
         drop(self.readers);
@@ -311,6 +323,7 @@ fn channels(shards: usize) -> std::io::Result<(Vec<Peer<Remote>>, Inboxes)> {
 
 fn start_http(
     config: &Config,
+    registry: &Registry,
     telemetry: &Arc<Telemetry>,
     plan: &CorePlan,
     peers: &[Peer<Remote>],
@@ -325,8 +338,11 @@ fn start_http(
         };
         peer.inbox.send(Command::Upgraded(stream, head, rest), 0);
     };
-    let settings =
-        HttpSettings { stats_path: config.stats.path().map(str::to_owned), ..HttpSettings::new(Arc::new(on_upgrade)) };
+    let settings = HttpSettings {
+        stats_path: config.stats.path().map(str::to_owned),
+        registry: registry.clone(),
+        ..HttpSettings::new(Arc::new(on_upgrade))
+    };
     Ok(http::start(settings, Arc::clone(telemetry), &plan.background)?)
 }
 

@@ -12,8 +12,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, Source};
 use super::model::{Config, CoreRequest, Log, LogLevel, Stats};
-use super::stream;
 use super::table::{At, Table, describe, nearest, short, whole};
+use super::{registry, stream};
 
 /// Largest configuration or schema file that is read, in bytes.
 pub(super) const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -109,7 +109,23 @@ fn server(top: &mut Table<'_>, directory: &Path) -> Result<Config, ConfigError> 
     set(&mut config.stop_timeout, top.whole("stop_timeout_s", 1..=3_600, "seconds")?.map(Duration::from_secs));
     set(&mut config.insecure, top.boolean("insecure")?);
     set(&mut config.log, log(top)?);
+    config.registry = registry::read(top, published)?;
+    if let Some(At { value, span }) = top.text("control_listen")? {
+        let address = parse_listen(&value).map_err(|message| top.source.error(span, message))?;
+        config.control_listen = Some(address);
+    }
     Ok(config)
+}
+
+/// Where tables of a storage profile are published.
+fn published(table: &mut Table<'_>) -> Result<Option<String>, ConfigError> {
+    let Some(At { value, span }) = table.text("published")? else { return Ok(None) };
+    let trimmed = value.trim_end_matches('/');
+    if !trimmed.starts_with("file:///") && !trimmed.starts_with("s3://") {
+        let message = "`published` must be a place such as \"s3://bucket/prefix\" or \"file:///srv/tables\"";
+        return Err(table.source.error(span, message));
+    }
+    Ok(Some(trimmed.to_owned()))
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {

@@ -4,6 +4,7 @@ mod check;
 mod error;
 mod file;
 mod model;
+mod registry;
 mod schema;
 mod stream;
 mod table;
@@ -12,6 +13,7 @@ pub use check::{EXAMPLE, load_schema};
 pub use error::ConfigError;
 pub use file::{MAX_CORE, parse_cores, parse_level, parse_listen};
 pub use model::{Config, CoreRequest, Keepalive, Limits, Log, LogLevel, Slow, Stats, StreamConfig};
+pub use registry::{HistoryGuard, Registry, StorageProfile};
 
 #[cfg(test)]
 mod tests;

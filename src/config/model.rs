@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::registry::Registry;
+
 /// Everything a broker needs to know before it starts. `Config::default()` serves nothing on loopback.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -35,6 +37,10 @@ pub struct Config {
     pub insecure: bool,
     /// What is logged and how.
     pub log: Log,
+    /// What is declared at run time; `None` for nothing.
+    pub registry: Option<Registry>,
+    /// Where the HTTP side listens as well, and then alone answers the control API.
+    pub control_listen: Option<SocketAddr>,
     /// The streams, in the order they were declared. Names are distinct.
     pub streams: Vec<StreamConfig>,
 }
@@ -56,6 +62,8 @@ impl Default for Config {
             stop_timeout: Duration::from_secs(10),
             insecure: false,
             log: Log::default(),
+            registry: None,
+            control_listen: None,
             streams: Vec::new(),
         }
     }

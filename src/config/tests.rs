@@ -96,6 +96,8 @@ fn every_key_arrives() {
         stop_timeout: Duration::from_secs(1),
         insecure: true,
         log: Log { level: LogLevel::Debug, json: Some(true) },
+        registry: None,
+        control_listen: None,
         streams: vec![first, second],
     };
     assert_eq!(config, expected);
@@ -141,7 +143,8 @@ fn the_example_is_the_default_with_three_streams() {
 fn the_examples_comments_show_the_defaults() {
     let mut shown = EXAMPLE.replace("\n#stats = true", "\nstats = true");
     for line in EXAMPLE.lines().filter(|line| line.starts_with('#') && !line.starts_with("# ")) {
-        if !line.starts_with("#cores") && !line.starts_with("#writer_core") && !line.starts_with("#background_cores") {
+        let chosen = ["#cores", "#writer_core", "#background_cores", "#control_listen"];
+        if !chosen.iter().any(|key| line.starts_with(key)) {
             shown = shown.replacen(line, &line[1..], 1);
         }
     }
@@ -152,7 +155,14 @@ fn the_examples_comments_show_the_defaults() {
     assert_eq!(shown.log, Log { level: LogLevel::Info, json: Some(false) });
     let (root, log) = (PathBuf::from("data"), Log::default());
     assert_eq!(shown.root, Path::new("/etc/s/data"));
-    assert_eq!(Config { streams, root, log, ..shown }, plain);
+    let registry = shown.registry.expect("a registry");
+    let bounds = (registry.broker_id, registry.control_max_bytes, registry.max_pending);
+    let usual = Registry::default();
+    assert_eq!(bounds, (usual.broker_id, usual.control_max_bytes, usual.max_pending));
+    assert_eq!(registry.profiles[0], StorageProfile::default());
+    assert_eq!(registry.profiles[1].published.as_deref(), Some("s3://bucket/prefix"));
+    assert_eq!(registry.history_guards[0].known_row, serde_json::json!({"id": 1}));
+    assert_eq!(Config { streams, root, log, registry: None, ..shown }, plain);
 }
 
 /// The documentation has a row for every key of the example.
@@ -187,6 +197,21 @@ fn errors_name_the_place_and_the_way_out() {
             "1:9: `one` is not a list of cores: `one` is not a number; write numbers and ranges",
         ),
         ("cores = -1".into(), "1:9: `cores` must be"),
+        ("registry = 1".into(), "1:12: `registry` must be a table, not 1"),
+        ("[registry]\nbroker_id = \"\"".into(), "2:13: `broker_id` must have 1 to 128 bytes"),
+        (
+            "[registry]\nmax_pendin = 1".into(),
+            "2:1: unknown key `max_pendin` in [registry]; did you mean `max_pending`?",
+        ),
+        ("[registry.profiles]".into(), "1:2: [registry.profiles] names no profile"),
+        ("[registry.profiles.a]".into(), "1:1: the profile `a` has no `revision`"),
+        (
+            "[registry.profiles.a]\nrevision = \"1\"\npublished = \"/x\"".into(),
+            "3:13: `published` must be a place such as",
+        ),
+        ("[registry.history_guards.a]\nknown_offset = 0".into(), "2:16: `known_offset` must be"),
+        ("[registry.history_guards.a]\nknown_offset = 1".into(), "1:1: the guard of `a` needs"),
+        ("control_listen = \"x\"".into(), "1:18: `x` is no address to listen on"),
         ("listen = \"::1\"\nlisten = \"::1\"".into(), "2:1: not valid TOML: duplicate key"),
         ("writer_core = \"7\"".into(), "1:15: `writer_core` must be a whole number from 0 to 8191, not the string"),
         ("group_rows = 0".into(), "1:14: `group_rows` must be a whole number of rows from 1 to 1000000, not 0"),

@@ -41,6 +41,12 @@ impl Caller {
         Self { principal: Principal::new("", Grants::default(), None), peer: None }
     }
 
+    /// A caller that no request was needed for.
+    #[cfg(test)]
+    pub fn of_test(name: &str, grants: Grants) -> Self {
+        Self { principal: Principal::new(name, grants, None), peer: None }
+    }
+
     /// The principal.
     #[must_use]
     pub fn principal(&self) -> &Principal {

@@ -89,6 +89,14 @@ impl Office<'_> {
         }
     }
 
+    /// Records whether publishers of a stream that is not served may number their rows. Marks are kept either way.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn choose_exactly_once(&mut self, stream: u32, exactly_once: bool) -> Result<(), JournalError> {
+        records::choose_exactly_once(self.connection, self.path, stream, exactly_once)
+    }
+
     /// What is recorded of a stream now.
     ///
     /// # Errors

@@ -37,6 +37,20 @@ pub(super) fn find(connection: &Connection, path: &Path, name: &str) -> Result<O
     found.map(|found| checked(connection, path, found)).transpose()
 }
 
+/// Records whether publishers of a stream may number their rows.
+pub(super) fn choose_exactly_once(
+    connection: &Connection,
+    path: &Path,
+    stream: u32,
+    exactly_once: bool,
+) -> Result<(), JournalError> {
+    let fail = |source| JournalError::Sql { action: "record a choice", path: path.to_owned(), source };
+    connection
+        .execute("UPDATE streams SET exactly_once = ?2 WHERE id = ?1", params![stream, exactly_once])
+        .map_err(fail)
+        .map(drop)
+}
+
 /// Moves the recorded end to that of the last batch, and finds out whether the two fit.
 fn checked(connection: &Connection, path: &Path, recorded: Recorded) -> Result<Recorded, JournalError> {
     let (mut record, mut last_ts_us) = recorded;

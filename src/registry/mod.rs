@@ -16,7 +16,7 @@ mod runtime;
 mod settings;
 mod store;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod worker;
 
 pub use cursor::Cursor;

@@ -10,8 +10,6 @@ pub struct Profile {
     pub revision: String,
     /// Where tables are published, a URI prefix (`file:///…`, `s3://…`); below the data root when not given.
     pub published: Option<String>,
-    /// Options of the object store (endpoint, region, keys), as the host wrote them.
-    pub store: Vec<(String, String)>,
 }
 
 impl Profile {
@@ -34,7 +32,7 @@ impl Profile {
 }
 
 impl std::fmt::Debug for Profile {
-    /// Leaves paths and credentials out: this ends up in logs.
+    /// Leaves the place out: this ends up in logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Profile").field("revision", &self.revision).finish_non_exhaustive()
     }

@@ -137,7 +137,8 @@ impl SessionApp {
         if !target::is_managed_name(&target.name) {
             return Err(CloseReason::BadRequest { detail: "this is not a stream's name".to_owned() });
         }
-        Err(CloseReason::NoSuchStream { serves: Some(self.catalog.listed_names.clone()) })
+        let serves = self.catalog.bounds.tells_names.then(|| self.catalog.listed_names.clone());
+        Err(CloseReason::NoSuchStream { serves })
     }
 
     fn begin(

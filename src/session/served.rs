@@ -100,6 +100,8 @@ pub struct CatalogBounds {
     pub queued_bytes: Box<dyn Fn() -> i64 + Send + Sync>,
     /// Names that are served but not listed.
     pub hidden: fn(&str) -> bool,
+    /// Whether a 4404 lists the names that are served; not where a registry may have more of them.
+    pub tells_names: bool,
     /// Whether anybody has asked for room since it was last given.
     anyone_waits: AtomicBool,
 }
@@ -113,7 +115,8 @@ impl CatalogBounds {
         queued_bytes: Box<dyn Fn() -> i64 + Send + Sync>,
         hidden: fn(&str) -> bool,
     ) -> Self {
-        Self { transport_max_bytes, max_inbound_bytes, queued_bytes, hidden, anyone_waits: AtomicBool::new(false) }
+        let anyone_waits = AtomicBool::new(false);
+        Self { transport_max_bytes, max_inbound_bytes, queued_bytes, hidden, tells_names: true, anyone_waits }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The registry against a fleet of streams in memory.
 
 mod calls;
-mod fleet;
+pub(crate) mod fleet;
 mod judged;
 mod model;
 mod recovery;
