@@ -1,6 +1,7 @@
 //! streamcast-uring: a durable fan-out server. See `docs/architecture.md` for the way of a row.
 
 pub mod auth;
+pub mod batches;
 pub mod broker;
 pub mod cli;
 pub mod client;

@@ -12,6 +12,7 @@ use crate::journal::{Journal, StreamRecord, StreamSpec};
 use crate::lake;
 use crate::schema::Schema;
 use crate::session::{Catalog, CatalogBounds, ServedStream, StreamSettings};
+use crate::stream::offsets::FIRST_OFFSET;
 use crate::telemetry::{StreamCounters, Telemetry};
 
 /// Bytes of backlog that the console's own stream may hold.
@@ -142,6 +143,8 @@ pub(super) fn served(
         schema: parts.schema,
         journal_id: record.map(|record| record.id),
         stream_id: record.map(|record| record.stream_id.clone()),
+        first_offset: record.map_or(FIRST_OFFSET, |record| record.first_offset),
+        created_us: record.map_or(0, |record| record.created_us),
         floor: record.and_then(|record| record.floor),
         metadata: parts.metadata,
         settings,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use streamcast_shards::inbox::InboxSender;
 use streamcast_shards::{Block, Command, ConnId};
 
+use crate::batches::Answers;
 use crate::journal::{CommitSink, GroupCommit, Outcome};
 use crate::session::{Catalog, CatalogCell, Remote, Token, end_offset};
 
@@ -31,13 +32,15 @@ pub(super) struct Delivery {
     /// By stream: its end, and the shards that get its blocks.
     streams: Vec<(Option<i64>, Vec<usize>)>,
     parcels: Vec<Parcel>,
+    /// Requests that wait.
+    answers: Answers,
 }
 
 impl Delivery {
-    pub(super) fn new(catalog: Arc<CatalogCell>, inboxes: Vec<InboxSender<Command<Remote>>>) -> Self {
+    pub(super) fn new(catalog: Arc<CatalogCell>, inboxes: Vec<InboxSender<Command<Remote>>>, answers: Answers) -> Self {
         let parcels = inboxes.iter().map(|_| Parcel::default()).collect();
         let seen = catalog.current();
-        Self { catalog, seen, version: 0, inboxes, streams: Vec::new(), parcels }
+        Self { catalog, seen, version: 0, inboxes, streams: Vec::new(), parcels, answers }
     }
 
     /// Sees streams that have come. What is said of a stream is said after it is in the catalog.
@@ -61,8 +64,10 @@ impl Delivery {
 }
 
 impl CommitSink for Delivery {
-    fn deliver(&mut self, commit: GroupCommit) {
+    fn deliver(&mut self, mut commit: GroupCommit) {
         self.look_up();
+        // Taken out first and sent last: what is acknowledged has been offered to everybody.
+        let news = self.answers.take(&mut commit);
         for (journal_id, block, _, _) in commit.blocks {
             let Some(stream) = self.seen.of_journal(journal_id).map(|stream| stream.index) else { continue };
             let (end, shards) = &mut self.streams[stream as usize];
@@ -93,6 +98,7 @@ impl CommitSink for Delivery {
             let Parcel { blocks, outcomes, bytes } = parcel;
             self.send(shard, Remote::Commit { blocks, outcomes }, bytes);
         }
+        self.answers.deliver(news);
         let inboxes = &self.inboxes;
         self.seen.take_waiting(|stream, shard| {
             if let Some(inbox) = inboxes.get(shard) {

@@ -19,6 +19,7 @@ use super::delivery::Delivery;
 use super::error::BrokerError;
 use super::streams::Streams;
 use super::{managed, notify, signals};
+use crate::batches::{Answers, Directory, HTTP_SHARD, Service};
 use crate::config::Config;
 use crate::http::{self, HttpHandle, HttpSettings};
 use crate::journal::reader::Readers;
@@ -29,7 +30,7 @@ use crate::telemetry::Telemetry;
 use crate::wire::RowBatch;
 
 /// The most shards a token can name.
-const MAX_SHARDS: usize = 256;
+const MAX_SHARDS: usize = HTTP_SHARD as usize;
 
 /// How often the stop looks whether everybody is gone.
 const STOP_POLL: Duration = Duration::from_millis(2);
@@ -85,7 +86,9 @@ impl Broker {
         let Built { catalog, console } = built;
         let catalog = Arc::new(CatalogCell::new(catalog));
         let root = journal.root().to_owned();
-        let delivery = Delivery::new(Arc::clone(&catalog), senders.clone());
+        let answers = Answers::default();
+        let delivery = Delivery::new(Arc::clone(&catalog), senders.clone(), answers.clone());
+        let validators = journal.validators()?;
         let writer = journal.start(Box::new(delivery), Arc::clone(&telemetry), Some(plan.writer))?;
         let (jobs, all) = (writer.sender(), senders.clone());
         let streams = Arc::new(Streams::new(
@@ -97,7 +100,15 @@ impl Broker {
             Arc::clone(&telemetry),
             readers.handle(),
         ));
-        let http = start_http(config, &registry, &telemetry, &plan, &peers)?;
+        let batches = Arc::new(Service::new(
+            Arc::clone(&streams) as Arc<dyn Directory>,
+            writer.sender(),
+            readers.handle(),
+            answers,
+            Arc::clone(&telemetry),
+            validators,
+        ));
+        let http = start_http(config, &registry, &telemetry, &plan, &peers, batches)?;
         let listeners = match listen::inherited(shards) {
             Some(inherited) => inherited?,
             None => listen::listen(config.listen, shards)?,
@@ -327,6 +338,7 @@ fn start_http(
     telemetry: &Arc<Telemetry>,
     plan: &CorePlan,
     peers: &[Peer<Remote>],
+    batches: Arc<Service>,
 ) -> Result<HttpHandle, BrokerError> {
     let peers = peers.to_vec();
     let on_upgrade = move |stream: TcpStream, head: http::UpgradeHead, rest: Vec<u8>| {
@@ -341,6 +353,7 @@ fn start_http(
     let settings = HttpSettings {
         stats_path: config.stats.path().map(str::to_owned),
         registry: registry.clone(),
+        batches: Some(batches),
         ..HttpSettings::new(Arc::new(on_upgrade))
     };
     Ok(http::start(settings, Arc::clone(telemetry), &plan.background)?)

@@ -14,6 +14,7 @@ use streamcast_shards::inbox::InboxSender;
 
 use super::build::{self, Parts};
 use super::error::BrokerError;
+use crate::batches::Directory;
 use crate::config::{Config, StreamConfig};
 use crate::journal::reader::{Page, PageRequest, ReaderHandle};
 use crate::journal::{Errand, Job, JobSender, Office, StreamRecord};
@@ -237,5 +238,15 @@ impl Streams {
         });
         self.jobs.send(Job::Errand(errand)).map_err(|_| BrokerError::WriterGone)?;
         answered.recv_timeout(ERRAND_TIMEOUT).map_err(|_| BrokerError::WriterGone)
+    }
+}
+
+impl Directory for Streams {
+    fn open_to_this_host(&self) -> bool {
+        self.config.listen.ip().is_loopback()
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.current()
     }
 }

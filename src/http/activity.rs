@@ -40,6 +40,11 @@ impl Activity {
         self.update(|_| Some((Phase::Idle, now)));
     }
 
+    /// The peer took bytes of an answer that is already made: it reads, so it may go on.
+    pub fn sent(&self, now: Instant) {
+        self.update(|phase| (phase == Phase::Idle).then_some((Phase::Idle, now)));
+    }
+
     /// When the connection is to be given up if nothing changes.
     pub fn deadline(&self, limits: &HttpLimits) -> Instant {
         let (phase, since) = *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -88,9 +93,13 @@ mod tests {
         assert_eq!(activity.deadline(&limits), after(13));
         activity.requested(after(10));
         activity.received(after(11));
-        assert_eq!(activity.deadline(&limits), after(40));
+        assert_eq!(activity.deadline(&limits), after(55));
+        activity.sent(after(12));
+        assert_eq!(activity.deadline(&limits), after(55));
         activity.answered(after(12));
         assert_eq!(activity.deadline(&limits), after(72));
+        activity.sent(after(20));
+        assert_eq!(activity.deadline(&limits), after(80));
         assert_eq!(Activity::new(true, start).deadline(&limits), after(10));
     }
 }

@@ -62,7 +62,9 @@ impl AsyncRead for HandedSocket {
 
 impl AsyncWrite for HandedSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, buf)
+        let written = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
+        self.activity.sent(Instant::now());
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -78,7 +80,9 @@ impl AsyncWrite for HandedSocket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)
+        let written = ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?;
+        self.activity.sent(Instant::now());
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {

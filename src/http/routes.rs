@@ -20,7 +20,7 @@ use super::caller::Caller;
 use super::errors::{HttpError, envelope, internal, json, method_not_allowed, not_found, typed, with_header};
 use super::health::{Health, Readiness};
 use super::settings::HttpSettings;
-use super::{console, control, metrics, openapi, page, stats, upgrade};
+use super::{batches, console, control, metrics, openapi, page, stats, upgrade};
 use crate::auth::{Action, Resource};
 use crate::telemetry::Telemetry;
 
@@ -85,6 +85,7 @@ impl App {
             "/readyz" => "readyz",
             openapi::OPENAPI_PATH => "openapi",
             path if path.starts_with(control::PREFIX) => "control",
+            path if is_batches(path) => "batches",
             _ => "other",
         }
     }
@@ -100,7 +101,7 @@ impl App {
             return upgrade::answer(request, &caller, &self.settings.on_upgrade);
         }
         // Calls that take bodies have limits of their own, and look at them after other things.
-        if request.uri().path().starts_with(control::PREFIX) {
+        if request.uri().path().starts_with(control::PREFIX) || is_batches(request.uri().path()) {
             request.extensions_mut().insert(caller);
             return self.routed(request.map(Body::new)).await;
         }
@@ -164,6 +165,11 @@ impl App {
     }
 }
 
+/// Whether a path belongs to the batch API.
+fn is_batches(path: &str) -> bool {
+    path.strip_prefix(batches::PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Paths that answer everybody: they say no more than that a broker runs.
 fn is_open(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
@@ -195,7 +201,10 @@ fn router(settings: &HttpSettings) -> Router<Shared> {
             }),
         );
     }
-    let router = router.merge(openapi::router()).merge(control::router(settings.registry.clone()));
+    let mut router = router.merge(openapi::router()).merge(control::router(settings.registry.clone()));
+    if let Some(service) = &settings.batches {
+        router = router.merge(batches::router(Arc::clone(service)));
+    }
     router.fallback(|| async { not_found() }).method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
 }
 

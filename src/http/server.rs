@@ -136,6 +136,9 @@ async fn run(
     mut stopping: watch::Receiver<Option<Instant>>,
 ) {
     let watched = stopping.clone();
+    if let Some(batches) = &app.settings.batches {
+        tokio::spawn(batches.answers().clone().run());
+    }
     let mut connections = tokio::task::JoinSet::new();
     loop {
         tokio::select! {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::Gate;
+use crate::batches::Service;
 use crate::registry::{Registry, RegistrySettings};
 
 /// Takes a connection back that was handed over as HTTP and then asked for a WebSocket.
@@ -34,6 +35,8 @@ pub struct HttpSettings {
     pub gate: Gate,
     /// What is declared at run time, behind `/control/v1`.
     pub registry: Registry,
+    /// The batch API; `None` turns it off.
+    pub batches: Option<Arc<Service>>,
     /// Where upgraded connections go.
     pub on_upgrade: OnUpgrade,
 }
@@ -48,6 +51,7 @@ impl HttpSettings {
             limits: HttpLimits::default(),
             gate: Gate::public(),
             registry: Registry::none(RegistrySettings::new(1 << 20)),
+            batches: None,
             on_upgrade,
         }
     }
@@ -80,7 +84,7 @@ impl Default for HttpLimits {
             max_header_count: 128,
             max_body_bytes: 262_144,
             head_timeout: Duration::from_secs(10),
-            request_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(45),
             idle_timeout: Duration::from_secs(60),
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use streamcast_shards::Block;
 
+use super::insert::Insert;
 use super::office::Errand;
 use crate::wire::batch::RowBatch;
 use crate::wire::publish::Seq;
@@ -63,8 +64,10 @@ pub struct Append {
     pub first_seq: Option<Seq>,
     /// The rows, validated and in canonical form.
     pub rows: RowBatch,
-    /// When the frame was checked, in microseconds.
+    /// When the frame was checked, in microseconds. An insert gets its stamp when it is committed.
     pub ts_us: i64,
+    /// What an insert of the batch API is more than a frame.
+    pub insert: Option<Box<Insert>>,
 }
 
 /// What became of an [`Append`].
@@ -88,6 +91,23 @@ pub enum Outcome {
     },
     /// Storage failed, with the reason; nothing is stored.
     CommitFailed(String),
+    /// An insert is on disk.
+    Inserted {
+        /// The offset of its first row.
+        first: i64,
+        /// How many rows it has.
+        count: u32,
+        /// Their stamp, in microseconds.
+        ts_us: i64,
+        /// Whether an earlier request with the same key did it.
+        duplicate: bool,
+    },
+    /// The key of an insert was used for another body; nothing is stored.
+    KeyReused,
+    /// There is no room for one more receipt; nothing is stored.
+    ReceiptsFull,
+    /// The rows of an insert passed another validator than the stream has now; nothing is stored.
+    Stale,
     /// Another connection has the publisher id now: answer nothing, the 4409 is on its way.
     Lost,
 }

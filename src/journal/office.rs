@@ -11,7 +11,7 @@ use rusqlite::Connection;
 
 use super::error::JournalError;
 use super::plan::StreamState;
-use super::records;
+use super::{receipts, records};
 use crate::stream::record::{StreamRecord, StreamSpec};
 use crate::telemetry::StreamCounters;
 
@@ -67,7 +67,12 @@ impl Office<'_> {
             }
             None => (records::create(self.connection, self.path, spec)?, None),
         };
-        let state = StreamState::new(&record, last_ts_us, spec.group_commit, Some(counters(&record)));
+        let fail = |source| JournalError::Sql { action: "read a validator", path: self.path.to_owned(), source };
+        let validator_version = receipts::validator_version(self.connection, record.id).map_err(fail)?;
+        let state = StreamState {
+            validator_version,
+            ..StreamState::new(&record, last_ts_us, spec.group_commit, Some(counters(&record)))
+        };
         match self.index.get(&record.id) {
             Some(place) => self.streams[*place] = state,
             None => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::job::{Append, ClaimRef, Outcome};
+use super::receipts::PendingReceipts;
 use super::stamps::{Run, push_run};
 use crate::stream::marks::{Mark, Marks, Verdict};
 use crate::stream::offsets::{AssignedOffset, CommitProof, EndOffset};
@@ -28,6 +29,8 @@ pub(super) struct StreamState {
     pub claims: HashMap<ClaimRef, u64>,
     pub counters: Option<Arc<StreamCounters>>,
     pub insert_sql: String,
+    /// Which validator inserts have to have passed (docs/batches.md); 0 before there was one.
+    pub validator_version: u64,
 }
 
 impl StreamState {
@@ -53,6 +56,7 @@ impl StreamState {
                 "INSERT INTO batches_{} (first_offset, count, ts_us, stamps, body) VALUES (?1, ?2, ?3, ?4, ?5)",
                 record.id
             ),
+            validator_version: 0,
         }
     }
 
@@ -83,11 +87,59 @@ impl Batch {
 }
 
 /// What becomes of a frame if its transaction commits.
-enum Fate {
+pub(super) enum Fate {
     Taken { prior: Vec<Option<i64>>, first: Option<AssignedOffset>, count: u32 },
     Gap { expected: u64, got: Seq },
     Lost,
     Failed(String),
+    Inserted { first: Place, count: u32, ts_us: i64, duplicate: bool },
+    KeyReused,
+    ReceiptsFull,
+    Stale,
+}
+
+/// Where the rows of an insert are.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// In the open transaction.
+    Now(AssignedOffset),
+    /// In the log, by an earlier one.
+    Before(i64),
+}
+
+/// How the transaction that a frame was in ended.
+enum End<'a> {
+    Committed(&'a CommitProof),
+    /// There was nothing to write.
+    NotNeeded,
+    Failed(&'a str),
+}
+
+impl Fate {
+    fn outcome(self, end: &End<'_>) -> Outcome {
+        let failed = |detail: &str| Outcome::CommitFailed(detail.to_owned());
+        match (self, end) {
+            (Self::Lost, _) => Outcome::Lost,
+            (Self::Failed(detail), _) => Outcome::CommitFailed(detail),
+            (Self::KeyReused, _) => Outcome::KeyReused,
+            (Self::ReceiptsFull, _) => Outcome::ReceiptsFull,
+            (Self::Stale, _) => Outcome::Stale,
+            (Self::Inserted { first: Place::Before(first), count, ts_us, duplicate }, _) => {
+                Outcome::Inserted { first, count, ts_us, duplicate }
+            }
+            (_, End::Failed(detail)) => failed(detail),
+            (Self::Gap { expected, got }, _) => Outcome::Gap { expected, got },
+            (Self::Taken { prior, first: Some(first), count }, End::Committed(proof)) => {
+                Outcome::Ok { prior, first: first.settle(proof).get(), count }
+            }
+            (Self::Taken { prior, count, .. }, End::Committed(_)) => Outcome::Ok { prior, first: 0, count },
+            (Self::Taken { prior, .. }, End::NotNeeded) => Outcome::Ok { prior, first: 0, count: 0 },
+            (Self::Inserted { first: Place::Now(first), count, ts_us, duplicate }, End::Committed(proof)) => {
+                Outcome::Inserted { first: first.settle(proof).get(), count, ts_us, duplicate }
+            }
+            (Self::Inserted { .. }, End::NotNeeded) => failed("rows were not written"),
+        }
+    }
 }
 
 /// One transaction in the making.
@@ -95,6 +147,8 @@ enum Fate {
 pub(super) struct Plan {
     pub batches: Vec<Batch>,
     fates: Vec<(u64, u32, Fate)>,
+    /// Receipts that the transaction has to write.
+    pub receipts: PendingReceipts,
     /// Which batch a stream has, by index of the stream.
     slots: HashMap<usize, usize>,
     /// Streams whose marks move.
@@ -130,6 +184,11 @@ impl Plan {
         self.fates.push((token, stream, Fate::Lost));
     }
 
+    /// Notes what becomes of a frame.
+    pub(super) fn foresee(&mut self, token: u64, stream: u32, fate: Fate) {
+        self.fates.push((token, stream, fate));
+    }
+
     /// Answers a frame without taking it in.
     pub(super) fn refuse(&mut self, token: u64, stream: u32, detail: String) {
         self.fates.push((token, stream, Fate::Failed(detail)));
@@ -145,7 +204,7 @@ impl Plan {
         let rows = append.rows.ends.len() as u32;
         let (Some(publisher), Some(first_seq)) = (append.claim, append.first_seq) else {
             let first = match self.take(stream, state, append.rows, 0, append.ts_us) {
-                Ok(first) => first,
+                Ok(taken) => taken.map(|(first, _)| first),
                 Err(detail) => return Fate::Failed(detail),
             };
             return Fate::Taken { prior: Vec::new(), first, count: rows };
@@ -166,7 +225,8 @@ impl Plan {
             return Fate::Taken { prior, first: None, count };
         }
         match self.take(stream, state, append.rows, prior.len(), append.ts_us) {
-            Ok(first) => {
+            Ok(taken) => {
+                let first = taken.map(|(first, _)| first);
                 if let Some(first) = first {
                     state.marks.advance(&publisher, count, first);
                     if !self.marking.contains(&stream) {
@@ -179,15 +239,15 @@ impl Plan {
         }
     }
 
-    /// Takes the rows after the first `skip` into the stream's batch and gives them offsets.
-    fn take(
+    /// Takes the rows after the first `skip` into the stream's batch and gives them offsets and a stamp.
+    pub(super) fn take(
         &mut self,
         stream: usize,
         state: &mut StreamState,
         mut rows: RowBatch,
         skip: usize,
         ts_us: i64,
-    ) -> Result<Option<AssignedOffset>, String> {
+    ) -> Result<Option<(AssignedOffset, i64)>, String> {
         let count = (rows.ends.len() - skip) as u32;
         if count == 0 {
             return Ok(None);
@@ -212,7 +272,7 @@ impl Plan {
                 self.batches.push(Batch { stream, first, rows, runs: vec![Run { rows: count, ts_us }] });
             }
         }
-        Ok(Some(first))
+        Ok(Some((first, ts_us)))
     }
 
     /// The transaction is on disk: moves every stream it wrote to, and gives the batches and the answers.
@@ -229,28 +289,14 @@ impl Plan {
         for stream in &self.marking {
             streams[*stream].marks.settle(proof);
         }
-        let answer = |fate| match fate {
-            Fate::Taken { prior, first, count } => {
-                Outcome::Ok { prior, first: first.map_or(0, |first| first.settle(proof).get()), count }
-            }
-            Fate::Gap { expected, got } => Outcome::Gap { expected, got },
-            Fate::Lost => Outcome::Lost,
-            Fate::Failed(detail) => Outcome::CommitFailed(detail),
-        };
-        let outcomes = self.fates.into_iter().map(|(token, stream, fate)| (token, stream, answer(fate))).collect();
+        let outcomes = outcomes(self.fates, &End::Committed(proof));
         (self.batches, outcomes)
     }
 
     /// Answers frames of which nothing has to be written: duplicates, gaps and refusals.
     pub(super) fn without_writing(self) -> Vec<(u64, u32, Outcome)> {
         debug_assert!(self.is_empty(), "rows are answered by their commit");
-        let answer = |fate| match fate {
-            Fate::Taken { prior, .. } => Outcome::Ok { prior, first: 0, count: 0 },
-            Fate::Gap { expected, got } => Outcome::Gap { expected, got },
-            Fate::Lost => Outcome::Lost,
-            Fate::Failed(detail) => Outcome::CommitFailed(detail),
-        };
-        self.fates.into_iter().map(|(token, stream, fate)| (token, stream, answer(fate))).collect()
+        outcomes(self.fates, &End::NotNeeded)
     }
 
     /// The transaction failed: nothing moved, and every frame in it is told so.
@@ -261,13 +307,12 @@ impl Plan {
         for stream in &self.marking {
             streams[*stream].marks.abandon();
         }
-        let answer = |fate| match fate {
-            Fate::Lost => Outcome::Lost,
-            Fate::Failed(detail) => Outcome::CommitFailed(detail),
-            Fate::Taken { .. } | Fate::Gap { .. } => Outcome::CommitFailed(detail.to_owned()),
-        };
-        self.fates.into_iter().map(|(token, stream, fate)| (token, stream, answer(fate))).collect()
+        outcomes(self.fates, &End::Failed(detail))
     }
+}
+
+fn outcomes(fates: Vec<(u64, u32, Fate)>, end: &End<'_>) -> Vec<(u64, u32, Outcome)> {
+    fates.into_iter().map(|(token, stream, fate)| (token, stream, fate.outcome(end))).collect()
 }
 
 /// Appends the rows of `from` after its first `skip` to `to`.

@@ -10,11 +10,12 @@ use super::error::JournalError;
 use super::evict::{self, End};
 use super::job::CommitSink;
 use super::lock::RootLock;
-use super::records;
+use super::plan::StreamState;
 use super::settings::JournalSettings;
 use super::sql::{self, JOURNAL_FILE};
 use super::store::Store;
 use super::writer::Writer;
+use super::{receipts, records};
 use crate::stream::name::check_durable_name;
 use crate::stream::record::{StreamRecord, StreamSpec};
 use crate::telemetry::{StreamCounters, Telemetry};
@@ -223,14 +224,25 @@ impl Journal {
         telemetry: Arc<Telemetry>,
         core: Option<usize>,
     ) -> Result<Writer, JournalError> {
+        let validators = self.validators()?;
         let store = Store::new(self.connection, self.path, self.settings)?;
         let streams = self.streams.into_iter().map(|record| {
             let last_ts_us = self.last_ts_us.get(&record.id).copied();
             let group_commit = !self.alone.contains(&record.id);
             let counters = self.counters.get(&record.id).cloned();
-            super::plan::StreamState::new(&record, last_ts_us, group_commit, counters)
+            let validator_version = validators.get(&record.id).map_or(0, |(version, _)| *version);
+            StreamState { validator_version, ..StreamState::new(&record, last_ts_us, group_commit, counters) }
         });
         Writer::start(self.lock, store, streams.collect(), sink, telemetry, core)
+    }
+
+    /// The validators that are recorded: version and expression, by the stream's number (docs/batches.md).
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn validators(&self) -> Result<HashMap<u32, (u64, Option<String>)>, JournalError> {
+        let fail = |source| JournalError::Sql { action: "read the validators", path: self.path.clone(), source };
+        receipts::validators(&self.connection).map_err(fail)
     }
 
     fn load(&mut self) -> Result<(), JournalError> {

@@ -7,6 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::error::JournalError;
+use super::receipts;
 use super::settings::JournalSettings;
 
 /// The journal's file below the data root.
@@ -16,7 +17,7 @@ pub const JOURNAL_FILE: &str = "journal.db";
 const APPLICATION_ID: i32 = 0x7363_756a;
 
 /// The steps from an empty file to the current format; format `n` is what the first `n` steps make.
-const FORMATS: [&str; 2] = [
+const FORMATS: [&str; 3] = [
     "
     CREATE TABLE streams (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -53,6 +54,7 @@ const FORMATS: [&str; 2] = [
     "
     ALTER TABLE streams ADD COLUMN log TEXT;
 ",
+    receipts::TABLES,
 ];
 
 /// Creates the table of a stream's batches.

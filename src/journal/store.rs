@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
 use super::error::JournalError;
 use super::evict::{self, End, Step};
 use super::plan::{Batch, Plan, StreamState};
+use super::receipts::{self, Keyed, MAX_RECEIPTS, Receipt};
 use super::settings::JournalSettings;
 use super::{checkpoint, sql, stamps};
 use crate::stream::marks::Mark;
@@ -33,6 +34,8 @@ pub(super) struct Store {
     wal_page_bytes: u64,
     /// Whether a failed COMMIT has not been made void yet.
     unsure: bool,
+    /// How many receipts there are.
+    receipts: u64,
 }
 
 /// Text that is bound without a look at its bytes: canonical rows are UTF-8 by construction.
@@ -49,6 +52,11 @@ impl Store {
         checkpoint::reserve(&path, settings.wal_reserve_bytes)?;
         let fail = |source| JournalError::Sql { action: "read the page size", path: path.clone(), source };
         let page_bytes = connection.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0)).map_err(fail)?;
+        let receipts = receipts::count(&connection).map_err(|source| JournalError::Sql {
+            action: "count the receipts",
+            path: path.clone(),
+            source,
+        })?;
         let mut store = Self {
             connection,
             path: path.clone(),
@@ -56,6 +64,7 @@ impl Store {
             wal_pages: Arc::default(),
             wal_page_bytes: u64::from(page_bytes) + 24,
             unsure: false,
+            receipts,
         };
         store.watch().map_err(fail)?;
         Ok(store)
@@ -79,12 +88,32 @@ impl Store {
         Ok(mark.unwrap_or_default())
     }
 
+    /// Finds the receipt of a key.
+    pub(super) fn find_receipt(&self, stream: u32, keyed: &Keyed, now_us: i64) -> rusqlite::Result<Option<Receipt>> {
+        receipts::find(&self.connection, stream, keyed.operation, &keyed.key, now_us)
+    }
+
+    /// Whether a transaction with `pending` receipts may write one more.
+    pub(super) fn has_room_for_receipt(&self, pending: usize, now_us: i64) -> bool {
+        self.receipts + (pending as u64) < MAX_RECEIPTS
+            || receipts::any_out_of_date(&self.connection, now_us).unwrap_or(false)
+    }
+
     /// Writes `plan` in one transaction. The text of the error is for the publishers.
-    pub(super) fn commit(&mut self, plan: &Plan, streams: &[StreamState]) -> Result<CommitProof, String> {
+    pub(super) fn commit(&mut self, plan: &Plan, streams: &[StreamState], now_us: i64) -> Result<CommitProof, String> {
+        let committed = self.try_commit(plan, streams, now_us);
+        if committed.is_err() && !plan.receipts.is_empty() {
+            // Some may have been counted that were not written, or the other way round.
+            self.receipts = receipts::count(&self.connection).unwrap_or(self.receipts);
+        }
+        committed
+    }
+
+    fn try_commit(&mut self, plan: &Plan, streams: &[StreamState], now_us: i64) -> Result<CommitProof, String> {
         if self.unsure {
             self.make_void().map_err(|error| format!("an earlier commit failed and is not yet undone: {error}"))?;
         }
-        if let Err(error) = self.write(plan, streams) {
+        if let Err(error) = self.write(plan, streams, now_us) {
             self.roll_back();
             return Err(error.to_string());
         }
@@ -136,7 +165,7 @@ impl Store {
         Ok(step)
     }
 
-    fn write(&self, plan: &Plan, streams: &[StreamState]) -> rusqlite::Result<()> {
+    fn write(&mut self, plan: &Plan, streams: &[StreamState], now_us: i64) -> rusqlite::Result<()> {
         self.run("BEGIN IMMEDIATE")?;
         for batch in &plan.batches {
             self.insert(&streams[batch.stream], batch)?;
@@ -150,6 +179,17 @@ impl Store {
             for (publisher, mark) in state.marks.moving() {
                 statement.execute(params![state.id, publisher, mark.last_seq as i64, mark.last_offset])?;
             }
+        }
+        if !plan.receipts.is_empty() {
+            for ((stream, operation, key), pending) in &plan.receipts {
+                let first_offset = pending.first.get();
+                let receipt =
+                    Receipt { body_hash: pending.body_hash, first_offset, count: pending.count, ts_us: pending.ts_us };
+                receipts::write(&self.connection, (*stream, *operation, key), &receipt, now_us)?;
+            }
+            let written = plan.receipts.len() as u64;
+            let forgotten = receipts::forget(&self.connection, written, now_us)?;
+            self.receipts = (self.receipts + written).saturating_sub(forgotten);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use streamcast_shards::Block;
@@ -12,6 +12,7 @@ use streamcast_shards::Block;
 use super::checkpoint::{Checkpointer, Duty};
 use super::encode;
 use super::error::JournalError;
+use super::insert::Desk;
 use super::job::{Append, ClaimRef, CommitSink, GroupCommit, Job};
 use super::lock::RootLock;
 use super::office::{Errand, Office};
@@ -379,9 +380,14 @@ impl Worker {
         }
     }
 
-    fn plan(&mut self, plan: &mut Plan, index: usize, append: Append, admitted: bool) {
+    fn plan(&mut self, plan: &mut Plan, index: usize, mut append: Append, admitted: bool) {
         let state = &mut self.streams[index];
-        if admitted {
+        if let Some(insert) = append.insert.take() {
+            let (store, stream, now_us) = (&self.store, state.id, now_us());
+            let find = |keyed: &_| store.find_receipt(stream, keyed, now_us);
+            let has_room = insert.keyed.is_none() || store.has_room_for_receipt(plan.receipts.len(), now_us);
+            plan.insert(index, state, (append, *insert), Desk { now_us, has_room, find });
+        } else if admitted {
             let (store, stream) = (&self.store, state.id);
             plan.add(index, state, append, |publisher| store.read_mark(stream, publisher));
         } else {
@@ -398,7 +404,7 @@ impl Worker {
             return;
         }
         let started = Instant::now();
-        let committed = self.store.commit(&plan, &self.streams);
+        let committed = self.store.commit(&plan, &self.streams, now_us());
         let elapsed_us = started.elapsed().as_micros() as u64;
         self.take_off(weights);
         let counters = &self.telemetry.writer;
@@ -519,4 +525,9 @@ impl Worker {
         counters.wal_bytes.store(pages * page_bytes, Relaxed);
         counters.checkpoints_total.store(self.checkpointer.passes(), Relaxed);
     }
+}
+
+/// The wall clock in microseconds.
+fn now_us() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }

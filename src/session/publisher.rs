@@ -195,6 +195,7 @@ impl SessionApp {
             first_seq: frame.first_seq,
             rows: frame.rows,
             ts_us,
+            insert: None,
         };
         self.job(engine, Job::Append(append));
         self.pause_if_full(engine, id);
@@ -260,7 +261,12 @@ impl SessionApp {
                     reply::push_commit_failed(&mut self.scratch, &detail);
                     true
                 }
-                Outcome::Lost => false,
+                // Inserts come from elsewhere.
+                Outcome::Lost
+                | Outcome::Inserted { .. }
+                | Outcome::KeyReused
+                | Outcome::ReceiptsFull
+                | Outcome::Stale => false,
             };
             session.settle(answered.then_some(&self.scratch));
         }

@@ -42,6 +42,10 @@ pub struct ServedStream {
     pub journal_id: Option<u32>,
     /// The UUID of a stream with a log.
     pub stream_id: Option<String>,
+    /// The offset of the first row it ever gave or will give.
+    pub first_offset: i64,
+    /// When a stream with a log was created, in microseconds.
+    pub created_us: i64,
     /// The first offset of the log of a migrated stream.
     pub floor: Option<i64>,
     /// URIs of its metadata documents: the plain copy and the version hint.

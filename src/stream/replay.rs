@@ -7,6 +7,9 @@ pub enum Requested {
     Earliest,
     /// From this offset on, inclusive; at least 1.
     At(i64),
+    /// From the boundary before this offset on (docs/batches.md, "Positions"): offsets that never held a row, or hold
+    /// none any more by intention, are passed over.
+    After(i64),
     /// A legal integer above 63 bits, as digits: beyond every frontier.
     Beyond(String),
 }
@@ -95,7 +98,7 @@ pub fn resolve<F: LogFacts>(request: &ResolveRequest, facts: &mut F) -> Result<R
             Some(first) => first,
             None => request.floor.unwrap_or(frontier),
         },
-        Requested::At(offset) => *offset,
+        Requested::At(offset) | Requested::After(offset) => *offset,
         Requested::Beyond(digits) => return Ok(refuse_ahead(digits.clone(), frontier)),
     };
     if let Some(floor) = request.floor.filter(|floor| offset < *floor) {
@@ -106,6 +109,14 @@ pub fn resolve<F: LogFacts>(request: &ResolveRequest, facts: &mut F) -> Result<R
     }
     let distance = frontier.abs_diff(offset);
     let first = facts.first_row_at_or_above(offset, frontier)?;
+    if let Requested::After(_) = &request.offset {
+        let end = first.unwrap_or(frontier);
+        return Ok(if facts.skipped_between(offset, end)? == end.abs_diff(offset) {
+            Resolution::Serve { start: offset }
+        } else {
+            Resolution::Refuse(NotReplayable::Evicted { offset, earliest: end })
+        });
+    }
     if let Some(max_replay) = request.max_replay.filter(|max_replay| distance > *max_replay)
         && let Some(first) = first
     {

@@ -90,7 +90,7 @@ fn files_of_another_kind_or_a_newer_version_are_refused() {
     drop(open(dir.path(), settings()).expect("opens"));
     Connection::open(&path).and_then(|file| file.pragma_update(None, "user_version", 99)).expect("written");
     let error = open(dir.path(), settings()).expect_err("newer").to_string();
-    assert!(error.contains("format 99") && error.contains("up to 2"), "{error}");
+    assert!(error.contains("format 99") && error.contains("up to "), "{error}");
     std::fs::write(&path, "not a database, but longer than a header of one hundred bytes".repeat(9)).expect("written");
     assert!(matches!(open(dir.path(), settings()), Err(JournalError::Sql { .. })));
 }

@@ -127,7 +127,15 @@ fn rows_that_left_are_replayed_from_elsewhere_and_the_end_stays() {
     drop(journal);
     let rig = Rig::start(dir.path(), &[spec("a")]);
     // Stamps do not fall although no row is left to tell the last one.
-    rig.send(Job::Append(Append { stream: 1, token: 1, claim: None, first_seq: None, rows: rows(&["{}"]), ts_us: 7 }));
+    rig.send(Job::Append(Append {
+        stream: 1,
+        token: 1,
+        claim: None,
+        first_seq: None,
+        rows: rows(&["{}"]),
+        ts_us: 7,
+        insert: None,
+    }));
     let Event::Commit(commit) = rig.event() else { panic!("a commit") };
     assert_eq!(block_texts(&commit.blocks[0].1), [r#"[281,1039,{}]"#]);
     rig.stop();

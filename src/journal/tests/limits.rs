@@ -146,7 +146,7 @@ impl<F: FnMut() + Send> CommitSink for Odd<F> {
 
 fn append(stream: u32) -> Job {
     let rows = super::support::rows(&["{}"]);
-    Job::Append(Append { stream, token: 1, claim: None, first_seq: None, rows, ts_us: 0 })
+    Job::Append(Append { stream, token: 1, claim: None, first_seq: None, rows, ts_us: 0, insert: None })
 }
 
 #[test]

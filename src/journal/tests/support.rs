@@ -141,7 +141,15 @@ impl Rig {
     }
 
     pub fn append<T: AsRef<str>>(&self, stream: u32, token: u64, ts_us: i64, frame: &[T]) {
-        self.send(Job::Append(Append { stream, token, claim: None, first_seq: None, rows: rows(frame), ts_us }));
+        self.send(Job::Append(Append {
+            stream,
+            token,
+            claim: None,
+            first_seq: None,
+            rows: rows(frame),
+            ts_us,
+            insert: None,
+        }));
     }
 
     pub fn append_as<T: AsRef<str>>(&self, publisher: &str, token: u64, seq: u64, frame: &[T]) {
@@ -152,6 +160,7 @@ impl Rig {
             first_seq: Some(Seq::Small(seq)),
             rows: rows(frame),
             ts_us: 1,
+            insert: None,
         }));
     }
 

@@ -1,0 +1,96 @@
+//! Reading on and on: to the head of the moment and no further, or for as long as somebody reads.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::answers::Watch;
+use super::error::ApiError;
+use super::read::{Found, Wanted};
+use super::service::{Service, Stream};
+
+/// Bytes of frames that are read at once.
+const PIECE_BYTES: usize = 512 << 10;
+
+/// A read in pieces.
+pub struct Follower {
+    service: Arc<Service>,
+    stream: Arc<Stream>,
+    wanted: Wanted,
+    /// What was read before anybody asked.
+    first: Option<Found>,
+    /// Where it ends; it does not if absent.
+    until: Option<i64>,
+    watch: Option<Watch>,
+}
+
+impl Follower {
+    /// A read up to the present head. The first piece is read already, so that what is wrong is known.
+    ///
+    /// # Errors
+    /// As [`Service::read`].
+    pub async fn to_head(service: Arc<Service>, stream: Arc<Stream>, wanted: Wanted) -> Result<Self, ApiError> {
+        let until = Some(stream.end());
+        let mut follower = Self { service, stream, wanted, first: None, until, watch: None };
+        follower.first = Some(follower.read().await?);
+        Ok(follower)
+    }
+
+    /// A read without end.
+    ///
+    /// # Errors
+    /// As [`Service::read`], and 429 when too many follow already.
+    pub async fn for_ever(service: Arc<Service>, stream: Arc<Stream>, wanted: Wanted) -> Result<Self, ApiError> {
+        let watch = Some(service.watch(&stream)?);
+        let mut follower = Self { service, stream, wanted, first: None, until: None, watch };
+        follower.first = Some(follower.read().await?);
+        Ok(follower)
+    }
+
+    /// The stream.
+    #[must_use]
+    pub fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// The boundary at which it ends.
+    #[must_use]
+    pub fn until(&self) -> Option<i64> {
+        self.until.filter(|until| *until > self.stream.served.first_offset)
+    }
+
+    /// The next piece: without rows at `deadline`, or where the filter lets nothing through; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Service::read`].
+    pub async fn next(&mut self, deadline: Instant) -> Result<Option<Found>, ApiError> {
+        if let Some(first) = self.first.take()
+            && first.rows > 0
+        {
+            return Ok(Some(first));
+        }
+        loop {
+            let found = match &self.watch {
+                None if self.wanted.after.is_none_or(|after| self.until.is_some_and(|until| after >= until)) => {
+                    return Ok(None);
+                }
+                None => self.read().await?,
+                Some(watch) => {
+                    let head = self.stream.head();
+                    if self.wanted.after == head && !watch.grown_since(&self.stream, head, deadline).await {
+                        return Ok(Some(Found { next: head, head, ..Found::default() }));
+                    }
+                    self.read().await?
+                }
+            };
+            if found.rows > 0 || (self.watch.is_some() && Instant::now() >= deadline) {
+                return Ok(Some(found));
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<Found, ApiError> {
+        let found = self.service.read_until(&self.stream, &self.wanted, self.until, PIECE_BYTES).await?;
+        self.wanted.after = found.next;
+        Ok(found)
+    }
+}

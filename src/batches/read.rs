@@ -1,0 +1,258 @@
+//! Reading a stream by cursor: pages of the log, and waiting for more at its head.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::answers::Watch;
+use super::error::ApiError;
+use super::limits::{MAX_PAGE_BYTES, MAX_SCAN, MAX_WAITERS};
+use super::render;
+use super::service::{Service, Stream};
+use crate::journal::reader::{Page, PageRequest, RowFilter};
+use crate::schema::{Filter, Predicate};
+use crate::stream::replay::{NotReplayable, Requested, Resolution, ResolveRequest};
+
+/// Bytes that are asked of the readers at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Where a read starts and which rows it gives.
+#[derive(Clone)]
+pub struct Wanted {
+    /// The boundary to start at; `None` for the origin.
+    pub after: Option<i64>,
+    /// The most rows.
+    pub limit: usize,
+    /// Which rows; all if absent.
+    pub filter: Option<RowFilter>,
+}
+
+/// What a read found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Row frames in order.
+    pub frames: Vec<Vec<u8>>,
+    /// How many rows.
+    pub rows: usize,
+    /// The boundary after what was looked at; `None` at the origin of an empty stream.
+    pub next: Option<i64>,
+    /// The head when the read was made.
+    pub head: Option<i64>,
+}
+
+impl Found {
+    /// Whether there was nothing more to look at.
+    #[must_use]
+    pub fn at_head(&self) -> bool {
+        self.next == self.head
+    }
+}
+
+impl Stream {
+    /// The row filter of a `where` document.
+    ///
+    /// # Errors
+    /// 400 if it is none, or does not suit the stream.
+    pub fn filter(&self, text: &str) -> Result<RowFilter, ApiError> {
+        let refuse = |error: &dyn std::error::Error| ApiError::new(400, "invalid_where", error.to_string());
+        let filter = Filter::parse(text).map_err(|error| refuse(&error))?;
+        let predicate = Predicate::compile(&filter, self.served.schema.as_ref()).map_err(|error| refuse(&error))?;
+        Ok(Arc::new(move |row: &[u8]| predicate.matches(row)))
+    }
+
+    /// The boundary of a cursor.
+    ///
+    /// # Errors
+    /// 400 `invalid_cursor` if it is not one of this stream.
+    pub fn position(&self, cursor: &str) -> Result<i64, ApiError> {
+        self.tokens.read_cursor(cursor).ok_or_else(ApiError::cursor)
+    }
+}
+
+impl Service {
+    /// Reads up to `wanted.limit` rows or 8 MiB. A filter that lets little through ends the read after a while with
+    /// the boundary it has come to.
+    ///
+    /// # Errors
+    /// 400 for a cursor beyond the head, 410 for one whose rows are gone, 503 when the log cannot be read.
+    pub async fn read(&self, stream: &Stream, wanted: &Wanted) -> Result<Found, ApiError> {
+        self.read_until(stream, wanted, None, MAX_PAGE_BYTES).await
+    }
+
+    /// As [`Service::read`], up to `until` and not to the present head, and up to so many bytes.
+    pub(super) async fn read_until(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        until: Option<i64>,
+        max_bytes: usize,
+    ) -> Result<Found, ApiError> {
+        let until = until.unwrap_or_else(|| stream.end());
+        let head = Some(until).filter(|end| *end > stream.served.first_offset);
+        let nothing = Found { next: wanted.after.or(head), head, ..Found::default() };
+        if head.is_none() || wanted.after == Some(until) {
+            return match wanted.after {
+                Some(after) if after > until => Err(ApiError::cursor()),
+                _ => Ok(nothing),
+            };
+        }
+        let start = self.start(stream, wanted.after, until).await?;
+        self.rows(stream, wanted, (start, until), max_bytes).await
+    }
+
+    /// Finds out where a read starts.
+    async fn start(&self, stream: &Stream, after: Option<i64>, until: i64) -> Result<i64, ApiError> {
+        let request = ResolveRequest {
+            offset: after.map_or(Requested::Earliest, Requested::After),
+            frontier: until,
+            floor: stream.served.floor,
+            max_replay: None,
+        };
+        let (reply, answer) = oneshot::channel();
+        let reply = move |resolution| {
+            // Whoever has gone does not want to know.
+            let _ = reply.send(resolution);
+        };
+        self.readers.resolve(stream.journal_id, request, Box::new(reply));
+        match answer.await {
+            Ok(Resolution::Serve { start }) => Ok(start),
+            Ok(Resolution::Refuse(NotReplayable::Evicted { earliest, .. })) => {
+                let message = "the entries after this cursor are not kept any more; go on from the earliest";
+                let details = serde_json::json!({"earliest": stream.tokens.cursor(earliest)});
+                Err(ApiError::new(410, "cursor_expired", message).with(details))
+            }
+            Ok(Resolution::Refuse(_)) => Err(ApiError::cursor()),
+            Ok(Resolution::Failed(detail)) => Err(unreadable(&stream.served.name, &detail)),
+            Err(_) => Err(ApiError::unavailable("the broker stops")),
+        }
+    }
+
+    /// Reads rows of `[start, until)` up to the limit of rows, or `max_bytes` of frames.
+    async fn rows(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        (start, until): (i64, i64),
+        max_bytes: usize,
+    ) -> Result<Found, ApiError> {
+        let began = Instant::now();
+        let mut found = Found { next: Some(start), head: Some(until), ..Found::default() };
+        let mut next = start;
+        let mut bytes = 0;
+        while next < until && found.rows < wanted.limit && bytes < max_bytes {
+            if wanted.filter.is_some() && began.elapsed() > MAX_SCAN {
+                break;
+            }
+            let left = wanted.limit - found.rows;
+            let piece = PIECE_BYTES.min(max_bytes - bytes).min(left.saturating_mul(512).max(4 << 10));
+            let page = self.page(stream, wanted.filter.clone(), (next, until), piece).await?;
+            let Page::Rows { mut frames, rows, next: after, done } = page else {
+                return Err(unreadable(&stream.served.name, "a page without rows"));
+            };
+            next = if done { until } else { after };
+            if rows as usize > left {
+                (next, frames) = cut(frames, left);
+                found.rows = wanted.limit;
+            } else {
+                found.rows += rows as usize;
+            }
+            bytes += frames.len();
+            if !frames.is_empty() {
+                found.frames.push(frames);
+            }
+        }
+        found.next = Some(next);
+        Ok(found)
+    }
+
+    async fn page(
+        &self,
+        stream: &Stream,
+        filter: Option<RowFilter>,
+        (from, until): (i64, i64),
+        max_bytes: usize,
+    ) -> Result<Page, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        let reply = Box::new(move |page| {
+            let _ = reply.send(page);
+        });
+        self.readers.page(PageRequest { stream: stream.journal_id, from, until, max_bytes, filter, reply });
+        match answer.await {
+            Ok(Page::Failed(detail)) => Err(unreadable(&stream.served.name, &detail)),
+            Ok(page) => Ok(page),
+            Err(_) => Err(ApiError::unavailable("the broker stops")),
+        }
+    }
+
+    /// As [`Service::read`], but waits until `deadline` where there is nothing to give.
+    ///
+    /// # Errors
+    /// As [`Service::read`], and 429 when too many wait already.
+    pub async fn read_or_wait(&self, stream: &Stream, wanted: &Wanted, deadline: Instant) -> Result<Found, ApiError> {
+        let mut found = self.read(stream, wanted).await?;
+        if found.rows > 0 || Instant::now() >= deadline {
+            return Ok(found);
+        }
+        let watch = self.watch(stream)?;
+        let mut wanted = wanted.clone();
+        loop {
+            wanted.after = found.next;
+            if found.at_head() && !watch.grown_since(stream, found.head, deadline).await {
+                return Ok(found);
+            }
+            found = self.read(stream, &wanted).await?;
+            if found.rows > 0 || Instant::now() >= deadline {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Watches a stream for more rows.
+    ///
+    /// # Errors
+    /// 429 when too many do already.
+    pub(super) fn watch(&self, stream: &Stream) -> Result<Watch, ApiError> {
+        if self.answers.watchers() >= MAX_WAITERS {
+            return Err(ApiError::busy("too many requests wait for entries; try again without waiting"));
+        }
+        Ok(self.answers.watch(stream.journal_id))
+    }
+}
+
+impl Watch {
+    /// Waits until the stream has another head than `head`; false at the deadline.
+    pub(super) async fn grown_since(&self, stream: &Stream, head: Option<i64>, deadline: Instant) -> bool {
+        loop {
+            let grown = self.grown.notified();
+            tokio::pin!(grown);
+            // What comes from here on is told; what came before is seen.
+            grown.as_mut().enable();
+            if stream.head() != head {
+                return true;
+            }
+            if tokio::time::timeout_at(deadline.into(), grown).await.is_err() {
+                return stream.head() != head;
+            }
+        }
+    }
+}
+
+/// The first `rows` frames of a page, and the boundary after them.
+fn cut(mut frames: Vec<u8>, rows: usize) -> (i64, Vec<u8>) {
+    let (mut taken, mut next, mut bytes) = (0, 0, 0);
+    render::rows_with_length(&frames, |offset, _, _, length| {
+        if taken == rows {
+            return false;
+        }
+        (taken, next, bytes) = (taken + 1, offset + 1, bytes + length);
+        true
+    });
+    frames.truncate(bytes);
+    (next, frames)
+}
+
+fn unreadable(stream: &str, detail: &str) -> ApiError {
+    tracing::error!(detail, stream, "the log cannot be read");
+    ApiError::unavailable("the log cannot be read; see the broker's log")
+}

@@ -1,0 +1,382 @@
+//! The batch API of one broker: finds streams and brings inserts to the writer.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::answers::Answers;
+use super::body::{self, InsertBody};
+use super::error::ApiError;
+use super::limits::{INLINE_BODY_BYTES, MAX_BODIES_BYTES, MAX_PARSING, MAX_QUEUE_WAIT};
+use super::name;
+use super::render::Inserted;
+use super::token::Tokens;
+use super::validator::Validator;
+use crate::journal::reader::ReaderHandle;
+use crate::journal::{Append, Insert, Job, JobSender, Keyed, Operation, Outcome};
+use crate::session::{Catalog, ServedStream, now_us};
+use crate::telemetry::Telemetry;
+use crate::wire::{FrameParser, RowBatch};
+
+/// How long the validator may take for one batch.
+const VALIDATION: Duration = Duration::from_secs(10);
+
+/// How often an insert whose validator has changed under way is checked again.
+const MAX_STALE: usize = 8;
+
+/// Bytes that one permit for bodies stands for.
+const BODY_UNIT_BYTES: usize = 1 << 10;
+
+thread_local! {
+    static PARSER: RefCell<FrameParser> = RefCell::new(FrameParser::new());
+}
+
+/// The streams of a broker, as the batch API needs them.
+pub trait Directory: Send + Sync {
+    /// Whether only this host can reach the broker and no policy says who may do what.
+    fn open_to_this_host(&self) -> bool;
+
+    /// The streams in service.
+    fn catalog(&self) -> Arc<Catalog>;
+}
+
+/// A stream with what the batch API adds to it.
+pub struct Stream {
+    /// The stream in service.
+    pub served: Arc<ServedStream>,
+    /// Its number in the journal.
+    pub journal_id: u32,
+    /// Its id.
+    pub id: String,
+    /// Makes its cursors and ids.
+    pub tokens: Tokens,
+    check: RwLock<Arc<Check>>,
+}
+
+/// The validator of a stream at one moment.
+pub struct Check {
+    /// Grows with every change; 0 before there was one.
+    pub version: u64,
+    /// The expression.
+    pub source: Option<String>,
+    pub(super) validator: Option<Validator>,
+}
+
+impl Stream {
+    /// The validator now.
+    #[must_use]
+    pub fn check(&self) -> Arc<Check> {
+        Arc::clone(&self.check.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The offset after the last item.
+    #[must_use]
+    pub fn end(&self) -> i64 {
+        self.served.counters.end_offset.load(Acquire)
+    }
+
+    /// How many entries it has ever had, less those that were erased.
+    #[must_use]
+    pub fn entry_count(&self) -> i64 {
+        self.end() - self.served.first_offset
+    }
+
+    /// Its columns as a JSON Schema; `None` where entries are any objects.
+    #[must_use]
+    pub fn schema_document(&self) -> Option<serde_json::Value> {
+        self.served.schema.as_ref().and_then(|schema| serde_json::from_str(schema.canonical()).ok())
+    }
+
+    /// The head as a cursor position; `None` for a stream that never had an item.
+    #[must_use]
+    pub fn head(&self) -> Option<i64> {
+        Some(self.end()).filter(|end| *end > self.served.first_offset)
+    }
+}
+
+/// The recorded validators: version and expression, by a stream's number in the journal.
+pub type Validators = HashMap<u32, (u64, Option<String>)>;
+
+/// The batch API.
+pub struct Service {
+    directory: Arc<dyn Directory>,
+    jobs: JobSender,
+    pub(super) readers: ReaderHandle,
+    pub(super) answers: Answers,
+    telemetry: Arc<Telemetry>,
+    known: RwLock<HashMap<u32, Arc<Stream>>>,
+    validators: Mutex<Validators>,
+    bodies: Arc<Semaphore>,
+    parsing: Arc<Semaphore>,
+}
+
+impl Service {
+    /// A service that asks these; `validators` are those recorded at start.
+    #[must_use]
+    pub fn new(
+        directory: Arc<dyn Directory>,
+        jobs: JobSender,
+        readers: ReaderHandle,
+        answers: Answers,
+        telemetry: Arc<Telemetry>,
+        validators: Validators,
+    ) -> Self {
+        Self {
+            directory,
+            jobs,
+            readers,
+            answers,
+            telemetry,
+            known: RwLock::default(),
+            validators: Mutex::new(validators),
+            bodies: Arc::new(Semaphore::new(MAX_BODIES_BYTES / BODY_UNIT_BYTES)),
+            parsing: Arc::new(Semaphore::new(MAX_PARSING)),
+        }
+    }
+
+    /// What the writer has for requests; see [`Answers::run`].
+    #[must_use]
+    pub fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    /// Whether everybody who reaches the broker is of this host, and may manage its streams.
+    #[must_use]
+    pub fn is_open_to_this_host(&self) -> bool {
+        self.directory.open_to_this_host()
+    }
+
+    /// The stream of a name or an id.
+    ///
+    /// # Errors
+    /// 404 if there is none, 409 if it has no log.
+    pub fn find(&self, name: &str) -> Result<Arc<Stream>, ApiError> {
+        let catalog = self.directory.catalog();
+        let served = match name::uuid_of(name) {
+            Some(uuid) => catalog.served().find(|stream| stream.stream_id.as_deref() == Some(&uuid)),
+            None => catalog.find(name).filter(|stream| !(catalog.bounds.hidden)(&stream.name)),
+        };
+        let served = served.ok_or_else(|| ApiError::no_stream(name))?;
+        self.stream(served)
+    }
+
+    /// All streams with a log, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<Stream>> {
+        let catalog = self.directory.catalog();
+        let names = catalog.listed_names.iter().filter_map(|name| catalog.find(name));
+        names.filter_map(|served| self.stream(served).ok()).collect()
+    }
+
+    fn stream(&self, served: &Arc<ServedStream>) -> Result<Arc<Stream>, ApiError> {
+        let (Some(journal_id), Some(stream_id)) = (served.journal_id, &served.stream_id) else {
+            let message =
+                format!("the stream {:?} is not durable: it has no history to insert into or read", served.name);
+            return Err(ApiError::new(409, "stream_not_durable", message));
+        };
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&journal_id).cloned();
+        if let Some(stream) = known.filter(|stream| Arc::ptr_eq(&stream.served, served)) {
+            return Ok(stream);
+        }
+        let (version, source) = self
+            .validators
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&journal_id)
+            .cloned()
+            .unwrap_or_default();
+        let validator = match source.as_deref().map(Validator::compile).transpose() {
+            Ok(validator) => validator,
+            Err(error) => {
+                tracing::error!(%error, stream = served.name, "a recorded validator does not compile any more");
+                return Err(ApiError::unavailable(
+                    "the stream's validator does not compile in this version; replace it",
+                ));
+            }
+        };
+        let stream = Arc::new(Stream {
+            served: Arc::clone(served),
+            journal_id,
+            id: name::id_of(stream_id),
+            tokens: Tokens::new(stream_id),
+            check: RwLock::new(Arc::new(Check { version, source, validator })),
+        });
+        self.known.write().unwrap_or_else(PoisonError::into_inner).insert(journal_id, Arc::clone(&stream));
+        Ok(stream)
+    }
+
+    /// Room for a body of so many bytes, to be had before it is read and held while it is used.
+    ///
+    /// # Errors
+    /// 429 when there is none for a while.
+    pub async fn room_for_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let units = bytes.div_ceil(BODY_UNIT_BYTES).clamp(1, MAX_BODIES_BYTES / BODY_UNIT_BYTES) as u32;
+        let room = Arc::clone(&self.bodies).acquire_many_owned(units);
+        match tokio::time::timeout(MAX_QUEUE_WAIT, room).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(ApiError::busy("too many large requests are under way; try again")),
+        }
+    }
+
+    /// Inserts the entries of a body. Returns what it did and whether the answer lists the entries.
+    ///
+    /// # Errors
+    /// Everything in docs/batches.md, "Inserting".
+    pub async fn insert(&self, stream: &Arc<Stream>, body: Bytes) -> Result<(Inserted, bool), ApiError> {
+        if stream.served.retired.is_some() {
+            return Err(ApiError::new(
+                409,
+                "stream_retired",
+                "the stream is retired: it can be read and takes no more entries",
+            ));
+        }
+        let mut check = stream.check();
+        let (parsed, keyed) = self.parse(stream, &check, body).await?;
+        let InsertBody { return_entry_ids, mut rows, .. } = parsed;
+        for _ in 0..MAX_STALE {
+            // Kept for another try only where another one may be needed.
+            let again = (check.validator.is_some() || check.version > 0).then(|| rows.clone());
+            match self.commit(stream, &check, rows, keyed.clone()).await? {
+                Outcome::Inserted { first, count, ts_us, duplicate } => {
+                    return Ok((Inserted { first, count, ts_us, duplicate }, return_entry_ids));
+                }
+                Outcome::KeyReused => {
+                    return Err(ApiError::new(
+                        409,
+                        "idempotency_key_reused",
+                        "the idempotency key was used for another body; take a new one for a new batch",
+                    ));
+                }
+                Outcome::ReceiptsFull => {
+                    return Err(ApiError::busy("too many idempotency keys are remembered; try without one, or later"));
+                }
+                Outcome::CommitFailed(detail) => {
+                    return Err(ApiError::unavailable(format!("nothing was inserted: {detail}")));
+                }
+                Outcome::Stale => {
+                    check = stream.check();
+                    rows = match again {
+                        Some(rows) => rows,
+                        None => {
+                            return Err(ApiError::unavailable("the stream's validator has just changed; try again"));
+                        }
+                    };
+                    rows = self.validated(Arc::clone(&check), rows).await?;
+                }
+                Outcome::Ok { .. } | Outcome::Gap { .. } | Outcome::Lost => {
+                    return Err(ApiError::unavailable("the writer gave no answer to an insert"));
+                }
+            }
+        }
+        Err(ApiError::unavailable("the stream's validator changes too often; try again"))
+    }
+
+    /// Reads a body and checks its entries, on a thread of its own if that may take long.
+    async fn parse(
+        &self,
+        stream: &Arc<Stream>,
+        check: &Arc<Check>,
+        body: Bytes,
+    ) -> Result<(InsertBody, Option<Keyed>), ApiError> {
+        let inline = body.len() <= INLINE_BODY_BYTES;
+        let (stream, check) = (Arc::clone(stream), Arc::clone(check));
+        let parse = move || {
+            let schema = stream.served.schema.as_ref();
+            let parsed = PARSER.with_borrow_mut(|parser| body::parse(&body, schema, parser))?;
+            let keyed = parsed.key.clone().map(|key| Keyed {
+                operation: Operation::Insert,
+                key,
+                body_hash: Sha256::digest(&body).into(),
+            });
+            if let Some(validator) = &check.validator {
+                validator.check(&parsed.rows, Instant::now() + VALIDATION)?;
+            }
+            Ok((parsed, keyed))
+        };
+        if inline { parse() } else { self.apart(parse).await }
+    }
+
+    async fn validated(&self, check: Arc<Check>, rows: RowBatch) -> Result<RowBatch, ApiError> {
+        if check.validator.is_none() {
+            return Ok(rows);
+        }
+        let run = move || {
+            if let Some(validator) = &check.validator {
+                validator.check(&rows, Instant::now() + VALIDATION)?;
+            }
+            Ok(rows)
+        };
+        self.apart(run).await
+    }
+
+    /// Runs `work` where it keeps nobody else waiting; a few at a time.
+    ///
+    /// # Errors
+    /// Those of `work`, and 500 if it panics.
+    pub async fn apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let permit = Arc::clone(&self.parsing).acquire_owned().await;
+        let Ok(_permit) = permit else { return Err(ApiError::unavailable("the broker stops")) };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::error!(%error, "a request ended by a panic");
+                Err(ApiError::new(500, "internal", "an error of the broker's own; see its log"))
+            }
+        }
+    }
+
+    /// Brings rows to the writer and waits for what becomes of them.
+    async fn commit(
+        &self,
+        stream: &Stream,
+        check: &Check,
+        rows: RowBatch,
+        keyed: Option<Keyed>,
+    ) -> Result<Outcome, ApiError> {
+        let (count, bytes) = (rows.count() as i64, rows.body.len());
+        self.reserve(&stream.served, count, bytes).await?;
+        let (token, outcome) = self.answers.ticket();
+        let append = Append {
+            stream: stream.journal_id,
+            token,
+            claim: None,
+            first_seq: None,
+            rows,
+            ts_us: now_us(),
+            insert: Some(Box::new(Insert { keyed, validator_version: check.version })),
+        };
+        if self.jobs.send(Job::Append(append)).is_err() {
+            self.answers.forget(token);
+            stream.served.counters.queued_rows.fetch_sub(count, Relaxed);
+            self.telemetry.writer.queued_bytes.fetch_sub(bytes as i64, Relaxed);
+            return Err(ApiError::unavailable("the broker stops"));
+        }
+        outcome.await.map_err(|_| ApiError::unavailable("the broker stops"))
+    }
+
+    /// Waits for room in the writer's queue.
+    async fn reserve(&self, served: &ServedStream, rows: i64, bytes: usize) -> Result<(), ApiError> {
+        let deadline = Instant::now() + MAX_QUEUE_WAIT;
+        let mut pause = Duration::from_millis(1);
+        loop {
+            if self.directory.catalog().has_room_for(bytes) && served.reserve(rows) {
+                self.telemetry.writer.queued_bytes.fetch_add(bytes as i64, Relaxed);
+                return Ok(());
+            }
+            if Instant::now() + pause > deadline {
+                return Err(ApiError::busy("the stream's queue is full; try again"));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+}

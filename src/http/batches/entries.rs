@@ -1,0 +1,146 @@
+//! Inserting entries and reading them page by page.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::{ACCEPT, CONTENT_LENGTH};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+
+use super::answer::{Answer, too_large};
+use super::follow;
+use super::query::Query;
+use super::routes::Call;
+use super::streams::find;
+use crate::auth::Action;
+use crate::batches::limits::{DEFAULT_PAGE_ROWS, MAX_BODY_BYTES, MAX_PAGE_ROWS, MAX_WAIT};
+use crate::batches::read::Wanted;
+use crate::batches::{ApiError, Stream, render};
+use crate::http::errors::{json, typed};
+
+/// Answers of more bytes than this are written on a thread of their own.
+const INLINE_ANSWER_BYTES: usize = 256 << 10;
+
+/// Entries of an insert whose answer is written at once.
+const INLINE_ENTRIES: u32 = 2_000;
+
+/// Inserts entries.
+pub async fn insert(call: &Call, name: &str, body: Body) -> Answer {
+    let stream = find(call, Action::DataPublish, name)?;
+    let announced = call.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let _room = call.service.room_for_body(announced.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES)).await?;
+    let body = collect(body, MAX_BODY_BYTES).await?;
+    let (inserted, list) = call.service.insert(&stream, body).await?;
+    let answer = if list && inserted.count > INLINE_ENTRIES {
+        let stream = stream.clone();
+        call.service.apart(move || Ok(render::inserted(&stream.tokens, &inserted, list))).await?
+    } else {
+        render::inserted(&stream.tokens, &inserted, list)
+    };
+    Ok(json(StatusCode::OK, answer))
+}
+
+/// The whole body.
+pub async fn collect(body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
+    match Limited::new(body, max_bytes).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large(max_bytes)),
+        Err(error) => Err(ApiError::invalid(format!("the body ended early: {error}"))),
+    }
+}
+
+/// Reads entries: a page, a stream of lines or record batches, or events for as long as the reader stays.
+pub async fn read(call: &Call, name: &str) -> Answer {
+    let stream = find(call, Action::DataRead, name)?;
+    let query = Query::read(call.query.as_deref(), &["after", "limit", "where", "wait"])?;
+    let accept = call.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let form = Form::of(accept);
+    let mut wanted = Wanted {
+        after: after(&stream, query.get("after"))?,
+        limit: query.count("limit", DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS)?,
+        filter: query.get("where").map(|text| stream.filter(text)).transpose()?,
+    };
+    let wait = Duration::from_secs_f64(query.seconds("wait", MAX_WAIT.as_secs_f64())?);
+    match form {
+        Form::Page => page(call, &stream, &wanted, Instant::now() + wait).await,
+        Form::Events => {
+            if let Some(last) = call.headers.get("last-event-id") {
+                let last = last.to_str().map_err(|_| ApiError::cursor())?;
+                wanted.after = Some(stream.position(last)?);
+            }
+            follow::events(call, stream, wanted).await
+        }
+        Form::Lines if query.get("limit").is_none() => follow::lines(call, stream, wanted).await,
+        Form::Lines => {
+            let found = call.service.read_or_wait(&stream, &wanted, Instant::now() + wait).await?;
+            let mut out = Vec::new();
+            found.frames.iter().for_each(|frames| render::lines(&mut out, &stream.tokens, frames));
+            let cursor = found.next.map(|next| stream.tokens.cursor(next));
+            Ok(follow::with_cursor(follow::no_store(typed(StatusCode::OK, follow::LINES, out)), cursor))
+        }
+    }
+}
+
+/// The boundary of an `after` parameter: a cursor, `head` for the present end, or nothing for the origin.
+fn after(stream: &Stream, text: Option<&str>) -> Result<Option<i64>, ApiError> {
+    match text {
+        None | Some("" | "null") => Ok(None),
+        Some("head") => Ok(stream.head()),
+        Some(cursor) => stream.position(cursor).map(Some),
+    }
+}
+
+async fn page(call: &Call, stream: &Arc<Stream>, wanted: &Wanted, deadline: Instant) -> Answer {
+    let found = call.service.read_or_wait(stream, wanted, deadline).await?;
+    let bytes: usize = found.frames.iter().map(Vec::len).sum();
+    let text = if bytes > INLINE_ANSWER_BYTES {
+        let stream = stream.clone();
+        call.service.apart(move || Ok(render::page(&stream.tokens, &found.frames, found.next, found.head))).await?
+    } else {
+        render::page(&stream.tokens, &found.frames, found.next, found.head)
+    };
+    Ok(follow::no_store(json(StatusCode::OK, text)))
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Page,
+    Events,
+    Lines,
+}
+
+impl Form {
+    /// The first form that the reader accepts, in its order; a page if none is known.
+    fn of(accept: &str) -> Self {
+        accept
+            .split(',')
+            .find_map(|part| match part.split(';').next().unwrap_or_default().trim() {
+                "text/event-stream" => Some(Self::Events),
+                "application/x-ndjson" | "application/ndjson" => Some(Self::Lines),
+                "application/json" | "*/*" => Some(Self::Page),
+                _ => None,
+            })
+            .unwrap_or(Self::Page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_form_that_is_known_is_given() {
+        for (accept, form) in [
+            ("", Form::Page),
+            ("*/*", Form::Page),
+            ("text/event-stream", Form::Events),
+            ("text/html, application/x-ndjson;q=0.9, application/json", Form::Lines),
+            ("application/json, text/event-stream", Form::Page),
+        ] {
+            assert_eq!(Form::of(accept), form, "{accept}");
+        }
+    }
+}
