@@ -25,6 +25,11 @@ pub trait App: Sized + 'static {
     /// Messages from other threads.
     type Remote: Send + 'static;
 
+    /// An upgrade is asked for: may it be? [`Engine::look_again`] asks once more about one that waits.
+    fn admit(&mut self, engine: &mut Engine<Self::Session>, id: ConnId, head: &mut UpgradeHead) -> Admission {
+        let _ = (engine, id, head);
+        Admission::Open
+    }
     /// A connection is upgraded. The session is stored when this returns.
     fn opened(&mut self, engine: &mut Engine<Self::Session>, id: ConnId, head: &UpgradeHead) -> Self::Session;
     /// The session is stored: the first chance to send or to close.
@@ -47,6 +52,17 @@ pub trait App: Sized + 'static {
     fn heard(&mut self);
     /// A turn of the flush loop has ended.
     fn turned(&mut self, engine: &mut Engine<Self::Session>, took: Duration);
+}
+
+/// What becomes of a request for an upgrade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It is accepted.
+    Open,
+    /// Nobody knows yet. Nothing more is read until [`Engine::look_again`].
+    Wait,
+    /// The HTTP plane sees to it.
+    HandOver,
 }
 
 /// What other threads tell a shard.
@@ -119,26 +135,40 @@ impl<A: App> Core<A> {
 
     fn on_head(&mut self, id: ConnId, bytes: &mut [u8]) {
         let Some(conn) = self.engine.conn_mut(id) else { return };
+        conn.stopped = false;
         conn.inbound.keep(bytes);
         let mut kept = conn.inbound.take_pending();
         match head::parse(&kept) {
             Head::Partial => conn.inbound.keep(&kept),
-            Head::Plain => {
-                // SAFETY: the connection is in the table, so its task still owns the descriptor.
-                let fd = unsafe { BorrowedFd::borrow_raw(conn.fd) };
-                if let Ok(copy) = fd.try_clone_to_owned() {
-                    (self.handoff)(TcpStream::from(copy), kept);
+            Head::Plain => self.hand_over(id, kept),
+            Head::Upgrade { length, mut head, response } => match self.app.admit(&mut self.engine, id, &mut head) {
+                Admission::HandOver => self.hand_over(id, kept),
+                Admission::Wait => {
+                    if let Some(conn) = self.engine.conn_mut(id) {
+                        conn.inbound.keep(&kept);
+                        conn.paused = true;
+                    }
                 }
-                self.engine.remove(id, Ended::HandedOver);
-            }
-            Head::Upgrade { length, head, response } => {
-                self.open(id, &head, response);
-                kept.drain(..length);
-                if !kept.is_empty() {
-                    self.on_frames(id, &mut kept);
+                Admission::Open => {
+                    self.open(id, &head, response);
+                    kept.drain(..length);
+                    if !kept.is_empty() {
+                        self.on_frames(id, &mut kept);
+                    }
                 }
-            }
+            },
         }
+    }
+
+    /// Gives a connection to the HTTP plane, with what was read of it.
+    fn hand_over(&mut self, id: ConnId, kept: Vec<u8>) {
+        let Some(conn) = self.engine.conn(id) else { return };
+        // SAFETY: the connection is in the table, so its task still owns the descriptor.
+        let fd = unsafe { BorrowedFd::borrow_raw(conn.fd) };
+        if let Ok(copy) = fd.try_clone_to_owned() {
+            (self.handoff)(TcpStream::from(copy), kept);
+        }
+        self.engine.remove(id, Ended::HandedOver);
     }
 
     /// Makes a connection a WebSocket; `response` is what accepts it, if nobody has sent that yet.

@@ -4,7 +4,8 @@
 //! in `timers.rs`; tasks that read sockets are in `shard.rs`.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::task::Waker;
 
 use slab::Slab;
@@ -313,6 +314,27 @@ impl<S> Engine<S> {
             conn.paused = false;
             wake(conn);
         }
+    }
+
+    /// Asks [`crate::App::admit`] again about a connection whose upgrade waits.
+    pub fn look_again(&mut self, id: ConnId) {
+        if let Some(conn) = self.conn_mut(id)
+            && conn.phase == Phase::Head
+            && conn.paused
+        {
+            conn.paused = false;
+            conn.stopped = true;
+            wake(conn);
+        }
+    }
+
+    /// Where a connection came from.
+    #[must_use]
+    pub fn peer_address(&self, id: ConnId) -> Option<SocketAddr> {
+        let fd = self.conn(id)?.fd;
+        // SAFETY: the connection is in the table, so its task still owns the descriptor.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        socket2::SockRef::from(&fd).peer_addr().ok()?.as_socket()
     }
 
     /// Whether the application has paused reading.

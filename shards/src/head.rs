@@ -1,5 +1,9 @@
 //! The first bytes of a connection: is it a WebSocket upgrade, a plain HTTP request, or nothing yet?
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use tungstenite::handshake::derive_accept_key;
 
 /// The longest request head the shard waits for, in bytes; a longer one is handed over unread.
@@ -8,6 +12,24 @@ pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Headers a request may have before it is handed over.
 const MAX_HEADERS: usize = 64;
 
+/// What the application found out about whoever asks, on its way from where that happens to the session.
+#[derive(Clone)]
+pub struct Pass(pub Arc<dyn Any + Send + Sync>);
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pass")
+    }
+}
+
+impl PartialEq for Pass {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Pass {}
+
 /// What an upgrade asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpgradeHead {
@@ -15,6 +37,8 @@ pub struct UpgradeHead {
     pub target: Vec<u8>,
     /// Every header as sent, in order.
     pub headers: Vec<(String, Vec<u8>)>,
+    /// What the application knows of who asks.
+    pub pass: Option<Pass>,
 }
 
 impl UpgradeHead {
@@ -58,6 +82,7 @@ pub fn parse(bytes: &[u8]) -> Head {
     let head = UpgradeHead {
         target: request.path.unwrap_or("/").as_bytes().to_vec(),
         headers: request.headers.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect(),
+        pass: None,
     };
     Head::Upgrade { length, head, response }
 }

@@ -26,7 +26,7 @@ mod wheel;
 
 pub use block::Block;
 pub use conn::{ConnId, Ended};
-pub use core::{App, Command, Handoff, Peer};
+pub use core::{Admission, App, Command, Handoff, Peer};
 pub use engine::{Counts, Engine, FeedId, FeedLimits, Lagging, Settings};
-pub use head::UpgradeHead;
+pub use head::{Pass, UpgradeHead};
 pub use sender::{Sender, Sent};

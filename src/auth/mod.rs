@@ -4,13 +4,32 @@
 //! [`Outcome`]. From then on the [`Principal`] answers for itself: [`Principal::allows`].
 
 mod action;
+mod cache;
+mod credential;
+mod error;
+mod file;
 mod gate;
 mod grants;
 mod head;
+mod keyring;
+mod keys;
+mod limiter;
+mod origin;
+mod policy;
+mod pool;
 mod principal;
+mod roots;
+mod tickets;
+mod token;
 
 pub use action::{Action, Resource};
-pub use gate::{Gate, Outcome, Refusal};
+pub use credential::without_ticket;
+pub use error::AuthError;
+pub use file::{GrantsText, OneOrMore, PolicyFile};
+pub use gate::{Check, Gate, Glance, Outcome, Pass, Refusal};
 pub use grants::{Grants, Pattern};
 pub use head::RequestHead;
-pub use principal::Principal;
+pub use keys::{Key, KeyFile, unix_s};
+pub use policy::{PolicySources, hash_password};
+pub use principal::{ANONYMOUS, Origin, Principal};
+pub use tickets::TICKET_LIFETIME;

@@ -6,22 +6,58 @@ use std::time::SystemTime;
 use super::action::{Action, Resource};
 use super::grants::Grants;
 
+/// The name of callers that a policy lets do something without credentials.
+pub const ANONYMOUS: &str = "anonymous";
+
 /// A caller with a name and grants. Clones are the same one; cheap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal(Arc<Inner>);
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Inner {
     name: String,
     grants: Grants,
     expires: Option<SystemTime>,
+    origin: Origin,
+}
+
+/// What a principal was made from: the thing that has to be there still for it to stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody asked, or nothing was shown.
+    Everybody,
+    /// A password with this hash.
+    Password(Arc<str>),
+    /// The key of this id.
+    Key(String),
+    /// A token of this issuer.
+    Token(String),
 }
 
 impl Principal {
     /// A principal with these grants, which end at `expires` if that is given.
     #[must_use]
     pub fn new(name: impl Into<String>, grants: Grants, expires: Option<SystemTime>) -> Self {
-        Self(Arc::new(Inner { name: name.into(), grants, expires }))
+        Self(Arc::new(Inner { name: name.into(), grants, expires, origin: Origin::Everybody }))
+    }
+
+    /// The same principal, made from this.
+    #[must_use]
+    pub fn from(mut self, origin: Origin) -> Self {
+        Arc::make_mut(&mut self.0).origin = origin;
+        self
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.0.origin
+    }
+
+    /// Whether it has shown nothing: what it may not do it could be asked to show credentials for.
+    #[must_use]
+    pub fn is_anonymous(&self) -> bool {
+        self.0.origin == Origin::Everybody && self.0.name == ANONYMOUS
     }
 
     /// Everybody, where no policy is: data and statistics of every stream, and no control.

@@ -1,5 +1,6 @@
 //! Why a broker does not start or did not stop in order.
 
+use crate::auth::AuthError;
 use crate::http::HttpError;
 use crate::journal::JournalError;
 use crate::lake::LakeError;
@@ -23,13 +24,16 @@ pub enum BrokerError {
     Listen(#[from] ListenError),
     /// A service manager passed a socket that everybody can reach.
     #[error(
-        "the inherited socket listens on {address}, which is not loopback, and nobody is asked for a password yet; \
-             bind it to 127.0.0.1 or [::1], or say --insecure"
+        "the inherited socket listens on {address}, which is not loopback, and nobody is asked for a password; \
+             give a --policy, bind it to 127.0.0.1 or [::1], or say --insecure"
     )]
     NotLoopback {
         /// Where it listens.
         address: std::net::SocketAddr,
     },
+    /// Who is let in.
+    #[error(transparent)]
+    Auth(#[from] AuthError),
     /// The data root or the journal.
     #[error(transparent)]
     Journal(#[from] JournalError),

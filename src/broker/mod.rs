@@ -1,5 +1,6 @@
 //! Composition: what a broker is made of, in what order it starts, and in what order it stops.
 
+mod access;
 mod build;
 mod delivery;
 mod error;

@@ -18,14 +18,15 @@ use super::build::{self, Built};
 use super::delivery::Delivery;
 use super::error::BrokerError;
 use super::streams::Streams;
-use super::{managed, notify, signals};
+use super::{access, managed, notify, signals};
+use crate::auth::Gate;
 use crate::batches::{Answers, Directory, HTTP_SHARD, Service};
 use crate::config::Config;
 use crate::http::{self, HttpHandle, HttpSettings};
 use crate::journal::reader::Readers;
 use crate::journal::{self, JournalSettings, Writer};
 use crate::registry::Registry;
-use crate::session::{CatalogCell, LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
+use crate::session::{self, CatalogCell, LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
 use crate::telemetry::Telemetry;
 use crate::wire::RowBatch;
 
@@ -49,6 +50,7 @@ pub struct Broker {
     readers: Readers,
     streams: Arc<Streams>,
     registry: Registry,
+    gate: Gate,
     stop_timeout: Duration,
 }
 
@@ -67,6 +69,7 @@ impl Broker {
         }
         report_cores(&plan, &allowed);
         raise_descriptor_limit();
+        let gate = access::gate(config)?;
         let shards = plan.shards.len();
         let telemetry = Arc::new(Telemetry::new(shards));
         for (counters, core) in telemetry.shards.iter().zip(&plan.shards) {
@@ -108,15 +111,13 @@ impl Broker {
             Arc::clone(&telemetry),
             validators,
         ));
-        let http = start_http(config, &registry, &telemetry, &plan, &peers, batches)?;
+        let http = start_http(config, &registry, &telemetry, &plan, &peers, &gate, batches)?;
         let listeners = match listen::inherited(shards) {
             Some(inherited) => inherited?,
             None => listen::listen(config.listen, shards)?,
         };
         let open_to_all = listeners.iter().filter_map(|listener| listener.local_addr().ok());
-        if let Some(address) = open_to_all.into_iter().find(|address| !address.ip().is_loopback() && !config.insecure) {
-            return Err(BrokerError::NotLoopback { address });
-        }
+        access::check_addresses(config, open_to_all)?;
         let address = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(config.listen);
         let mut broker = Self {
             address,
@@ -129,6 +130,7 @@ impl Broker {
             readers,
             streams,
             registry,
+            gate,
             stop_timeout: config.stop_timeout,
         };
         // Before anybody can connect: an unknown stream would end long-running clients for good.
@@ -162,6 +164,7 @@ impl Broker {
             jobs: self.writer.sender(),
             readers: self.readers.handle(),
             inboxes: self.peers.iter().map(|peer| peer.inbox.clone()).collect(),
+            gate: self.gate.clone(),
             telemetry: Arc::clone(&self.telemetry),
         };
         let shards = self.plan.shards.len();
@@ -207,6 +210,12 @@ impl Broker {
     #[must_use]
     pub fn runtime(&self) -> &tokio::runtime::Handle {
         self.http.runtime()
+    }
+
+    /// Who is let in.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// The number of a shard that has ended by itself, if one has.
@@ -271,7 +280,7 @@ impl Broker {
     }
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT. SIGHUP reads the policy again; where there is none, it ends the broker as well.
 ///
 /// # Errors
 /// Whatever keeps the broker from starting, serving or stopping in order.
@@ -282,6 +291,7 @@ pub fn run(config: Config) -> Result<(), BrokerError> {
     notify::notify("READY=1");
     loop {
         match signals.recv_timeout(Duration::from_millis(500)) {
+            Ok(signals::RELOAD) if access::can_reload(&broker.gate) => access::reload(&broker.gate),
             Ok(signal) => {
                 tracing::info!(signal, "stopping");
                 break;
@@ -338,15 +348,17 @@ fn start_http(
     telemetry: &Arc<Telemetry>,
     plan: &CorePlan,
     peers: &[Peer<Remote>],
+    gate: &Gate,
     batches: Arc<Service>,
 ) -> Result<HttpHandle, BrokerError> {
-    let peers = peers.to_vec();
+    let (peers, keeps) = (peers.to_vec(), gate.has_policy());
     let on_upgrade = move |stream: TcpStream, head: http::UpgradeHead, rest: Vec<u8>| {
         let Some(peer) = peers.iter().min_by_key(|peer| peer.connections.load(Relaxed)) else { return };
         peer.connections.fetch_add(1, Relaxed);
         let head = UpgradeHead {
             target: head.target.into_bytes(),
             headers: head.headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect(),
+            pass: keeps.then(|| session::attach(head.pass)),
         };
         peer.inbox.send(Command::Upgraded(stream, head, rest), 0);
     };
@@ -354,6 +366,7 @@ fn start_http(
         stats_path: config.stats.path().map(str::to_owned),
         registry: registry.clone(),
         batches: Some(batches),
+        gate: gate.clone(),
         ..HttpSettings::new(Arc::new(on_upgrade))
     };
     Ok(http::start(settings, Arc::clone(telemetry), &plan.background)?)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::exit::{EXIT_CODES, Exit};
-use super::{create, demo, doctor, publish, schema, serve, streams, subscribe};
+use super::{create, demo, doctor, keys, publish, schema, serve, streams, subscribe};
 
 /// A durable fan-out server: rows are fsynced before anyone sees them, then sent to every WebSocket subscriber as the
 /// same bytes. Without a command it serves.
@@ -30,6 +30,7 @@ enum Command {
     Demo(demo::Args),
     Create(create::Args),
     Streams(streams::Args),
+    Keys(keys::Args),
     Publish(publish::Args),
     Subscribe(subscribe::Args),
     Doctor(doctor::Args),
@@ -46,6 +47,7 @@ pub fn main() -> ExitCode {
         Some(Command::Demo(args)) => demo::run(args),
         Some(Command::Create(args)) => create::run(args),
         Some(Command::Streams(args)) => streams::run(args),
+        Some(Command::Keys(args)) => keys::run(args),
         Some(Command::Publish(args)) => publish::run(args),
         Some(Command::Subscribe(args)) => subscribe::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),

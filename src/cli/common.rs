@@ -59,6 +59,18 @@ pub struct Overrides {
     /// Serve an address other than loopback although nobody is asked for a password
     #[arg(long)]
     pub insecure: bool,
+    /// File of principals and what they may do; SIGHUP reads it again [default: none, everybody on this host is let in]
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// File of keys, see the command `keys`; SIGHUP reads it again [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
+    /// Chain of certificates, PEM: serve TLS; SIGHUP reads it again [default: none, in clear]
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, PEM [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -90,6 +102,10 @@ impl Overrides {
         }
         config.listen = self.listen.unwrap_or(config.listen);
         config.insecure |= self.insecure;
+        config.auth.policy = self.policy.or(config.auth.policy.take());
+        config.auth.keys = self.keys.or(config.auth.keys.take());
+        config.tls.cert = self.tls_cert.or(config.tls.cert.take());
+        config.tls.key = self.tls_key.or(config.tls.key.take());
     }
 }
 

@@ -6,6 +6,7 @@ mod create;
 mod demo;
 mod doctor;
 mod exit;
+mod keys;
 mod output;
 mod progress;
 mod publish;

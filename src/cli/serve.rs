@@ -6,6 +6,7 @@ use streamcast_shards::cores::{self, CoreError, CoreRequest};
 
 use super::common::{Overrides, start_logging};
 use super::exit::Exit;
+use crate::auth::{Gate, PolicySources};
 use crate::broker;
 use crate::config::{Config, ConfigError, EXAMPLE, Slow, StreamConfig};
 use crate::http::console;
@@ -42,6 +43,11 @@ pub fn run(args: Args) -> Exit {
         Err(error) => return Exit::config(&error),
     };
     if args.check {
+        if let Err(error) =
+            Gate::open(&PolicySources { policy: config.auth.policy.clone(), keys: config.auth.keys.clone() })
+        {
+            return Exit::Usage.because(error);
+        }
         return match core_plan(&config) {
             Ok(cores) => {
                 print!("{}", describe(&config, file.as_deref(), &cores));
@@ -100,6 +106,7 @@ fn describe(config: &Config, file: Option<&Path>, cores: &str) -> String {
     let mut lines = vec![
         format!("{:<12}{file}", "config"),
         format!("{:<12}{}{}", "listen", config.listen, if config.insecure { " (insecure)" } else { "" }),
+        format!("{:<12}{}", "access", access(config)),
         format!("{:<12}{}", "root", config.root.display()),
         format!("{:<12}{cores}", "cores"),
         format!("{:<12}{}", "stats", config.stats.path().unwrap_or("off")),
@@ -107,6 +114,14 @@ fn describe(config: &Config, file: Option<&Path>, cores: &str) -> String {
     ];
     lines.extend(config.streams.iter().map(|stream| format!("  {:<20} {}", stream.name, facts(stream))));
     lines.join("\n") + "\n"
+}
+
+fn access(config: &Config) -> String {
+    let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let asked: Vec<String> = [file(&config.auth.policy), file(&config.auth.keys)].into_iter().flatten().collect();
+    let who = if asked.is_empty() { "everybody who can connect".to_owned() } else { asked.join(", ") };
+    let tls = file(&config.tls.cert).map_or_else(|| "in clear".to_owned(), |cert| format!("TLS with {cert}"));
+    format!("{who}; {tls}")
 }
 
 fn facts(stream: &StreamConfig) -> String {

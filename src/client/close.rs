@@ -141,7 +141,8 @@ impl Closed {
         match &self.kind {
             CloseKind::Going(_) | CloseKind::TooSlow(_) => true,
             // 1008 is the broker's "forbidden"; the other codes of RFC 6455 name accidents.
-            CloseKind::Other { code, .. } => *code < 4000 && *code != 1008,
+            // 4401 asks for new credentials, which the next connection may have.
+            CloseKind::Other { code, .. } => *code == 4401 || (*code < 4000 && *code != 1008),
             CloseKind::BadRequest(_)
             | CloseKind::NoSuchStream(_)
             | CloseKind::Superseded
@@ -180,6 +181,7 @@ mod tests {
             (1000, "", CloseKind::Going(String::new()), true),
             (1001, "stream stopping", CloseKind::Going("stream stopping".into()), true),
             (1008, "forbidden", CloseKind::Other { code: 1008, reason: "forbidden".into() }, false),
+            (4401, "x", CloseKind::Other { code: 4401, reason: "x".into() }, true),
             (1011, "x", CloseKind::Other { code: 1011, reason: "x".into() }, true),
             (1012, "", CloseKind::Other { code: 1012, reason: String::new() }, true),
             (4400, r#"{"error":"bad_request","detail":"d"}"#, CloseKind::BadRequest("d".into()), false),

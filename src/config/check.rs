@@ -31,14 +31,20 @@ impl Config {
     /// Checks the finished configuration, after options of the command line took the place of values of the file.
     ///
     /// # Errors
-    /// An address other than loopback without `insecure`, or a data root that is no directory.
+    /// An address other than loopback with neither a policy nor `insecure`, half of what TLS needs, or a data root that is no directory.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if !self.listen.ip().is_loopback() && !self.insecure {
+        if !self.listen.ip().is_loopback() && !self.insecure && !self.auth.any() {
             return Err(ConfigError::whole(format!(
                 "not listening on {}: whoever reaches it could read and write every stream, because nobody is asked \
-                 for a password; listen on 127.0.0.1, or accept that with --insecure (`insecure = true` in the file)",
+                 for a password; give a --policy, listen on 127.0.0.1, or accept that with --insecure (`insecure = true` \
+                 in the file)",
                 self.listen
             )));
+        }
+        if self.tls.cert.is_some() != self.tls.key.is_some()
+            || (self.tls.client_ca.is_some() && self.tls.cert.is_none())
+        {
+            return Err(ConfigError::whole("TLS needs a certificate and its key: give both --tls-cert and --tls-key"));
         }
         match std::fs::metadata(&self.root) {
             Ok(found) if !found.is_dir() => {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use streamcast_shards::cores;
 use toml::de::{DeTable, DeValue};
 
+use super::access;
 use super::error::{ConfigError, Source};
 use super::model::{Config, CoreRequest, Log, LogLevel, Stats};
 use super::table::{At, Table, describe, nearest, short, whole};
@@ -108,6 +109,7 @@ fn server(top: &mut Table<'_>, directory: &Path) -> Result<Config, ConfigError> 
     set(&mut config.reader_threads, top.whole("reader_threads", 1..=64, "threads")?);
     set(&mut config.stop_timeout, top.whole("stop_timeout_s", 1..=3_600, "seconds")?.map(Duration::from_secs));
     set(&mut config.insecure, top.boolean("insecure")?);
+    (config.auth, config.tls) = access::read(top, directory)?;
     set(&mut config.log, log(top)?);
     config.registry = registry::read(top, published)?;
     if let Some(At { value, span }) = top.text("control_listen")? {

@@ -1,5 +1,6 @@
 //! Configuration: the file `streamcast.toml`, the command line over it, and the typed [`Config`] the broker runs on.
 
+mod access;
 mod check;
 mod error;
 mod file;
@@ -9,6 +10,7 @@ mod schema;
 mod stream;
 mod table;
 
+pub use access::{Auth, Tls};
 pub use check::{EXAMPLE, load_schema};
 pub use error::ConfigError;
 pub use file::{MAX_CORE, parse_cores, parse_level, parse_listen};

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::access::{Auth, Tls};
 use super::registry::Registry;
 
 /// Everything a broker needs to know before it starts. `Config::default()` serves nothing on loopback.
@@ -35,6 +36,10 @@ pub struct Config {
     pub stop_timeout: Duration,
     /// Whether an address other than loopback may be served although nobody is asked for a password.
     pub insecure: bool,
+    /// Who is let in.
+    pub auth: Auth,
+    /// Certificates.
+    pub tls: Tls,
     /// What is logged and how.
     pub log: Log,
     /// What is declared at run time; `None` for nothing.
@@ -61,6 +66,8 @@ impl Default for Config {
             reader_threads: 2,
             stop_timeout: Duration::from_secs(10),
             insecure: false,
+            auth: Auth::default(),
+            tls: Tls::default(),
             log: Log::default(),
             registry: None,
             control_listen: None,

@@ -50,6 +50,8 @@ fn every_key_arrives() {
         stop_timeout_s = 1
         insecure = true
         log = { level = "debug", json = true }
+        auth = { policy = "policy.toml", keys = "/k/keys.json" }
+        tls = { cert = "c.pem", key = "k.pem", client_ca = "ca.pem" }
         [[stream]]
         name = "a b é"
         schema = { properties = { z = { type = "string" }, a = { type = "integer" } }, required = ["z", "a"] }
@@ -95,6 +97,12 @@ fn every_key_arrives() {
         reader_threads: 4,
         stop_timeout: Duration::from_secs(1),
         insecure: true,
+        auth: Auth { policy: Some("/etc/s/policy.toml".into()), keys: Some("/k/keys.json".into()) },
+        tls: Tls {
+            cert: Some("/etc/s/c.pem".into()),
+            key: Some("/etc/s/k.pem".into()),
+            client_ca: Some("/etc/s/ca.pem".into()),
+        },
         log: Log { level: LogLevel::Debug, json: Some(true) },
         registry: None,
         control_listen: None,
@@ -162,7 +170,10 @@ fn the_examples_comments_show_the_defaults() {
     assert_eq!(registry.profiles[0], StorageProfile::default());
     assert_eq!(registry.profiles[1].published.as_deref(), Some("s3://bucket/prefix"));
     assert_eq!(registry.history_guards[0].known_row, serde_json::json!({"id": 1}));
-    assert_eq!(Config { streams, root, log, registry: None, ..shown }, plain);
+    assert_eq!(shown.auth.policy, Some("/etc/s/policy.toml".into()));
+    assert_eq!(shown.tls.client_ca, Some("/etc/s/client-ca.pem".into()));
+    let (auth, tls) = (Auth::default(), Tls::default());
+    assert_eq!(Config { streams, root, log, auth, tls, registry: None, ..shown }, plain);
 }
 
 /// The documentation has a row for every key of the example.
@@ -177,7 +188,7 @@ fn every_key_is_documented() {
     assert!(keys.len() > 20, "{keys:?}");
     for key in keys {
         let documented =
-            documentation.contains(&format!("`{key}`")) || documentation.contains(&format!("`limits.{key}`"));
+            ["", "limits.", "auth.", "tls."].iter().any(|table| documentation.contains(&format!("`{table}{key}`")));
         assert!(documented, "{key} is not in docs/operations.md");
     }
 }
@@ -224,6 +235,9 @@ fn errors_name_the_place_and_the_way_out() {
         ("keepalive_ping_s = -1".into(), "1:20: `keepalive_ping_s` must be"),
         ("stats = \"/\"".into(), "1:9: `stats` must be true, false, or an absolute path"),
         ("stats = \"stats\"".into(), "1:9: `stats` must be"),
+        ("auth = 1".into(), "1:8: `auth` must be a table of files, not 1"),
+        ("[auth]".into(), "1:1: [auth] names no file; give `policy`, `keys` or both"),
+        ("[tls]\ncert = \"c\"".into(), "1:1: [tls] needs both `cert` and `key`"),
         ("insecure = 1".into(), "1:12: `insecure` must be true or false, not 1"),
         (
             "log = \"debgu\"".into(),
@@ -325,6 +339,15 @@ fn only_loopback_is_served_without_a_word() {
     ] {
         let listen = parse_listen(listen).expect(listen);
         assert_eq!(Config { listen, insecure, ..Config::default() }.check().is_ok(), fine, "{listen}");
+        let auth = Auth { policy: None, keys: Some("keys.json".into()) };
+        assert!(Config { listen, auth, ..Config::default() }.check().is_ok(), "{listen}");
+    }
+    for (cert, key, client_ca, fine) in
+        [(1, 1, 0, true), (1, 1, 1, true), (1, 0, 0, false), (0, 1, 0, false), (0, 0, 1, false)]
+    {
+        let path = |given| (given == 1).then(|| "x.pem".into());
+        let tls = Tls { cert: path(cert), key: path(key), client_ca: path(client_ca) };
+        assert_eq!(Config { tls, ..Config::default() }.check().is_ok(), fine, "{cert} {key} {client_ca}");
     }
 }
 

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{Request, Response};
+use axum::http::{Request, Response, StatusCode};
 
-use super::errors::{authentication_required, forbidden};
-use crate::auth::{Action, Gate, Grants, Outcome, Principal, RequestHead, Resource};
+use super::errors::{authentication_required, envelope, forbidden};
+use crate::auth::{Action, Gate, Grants, Outcome, Pattern, Principal, Refusal, RequestHead, Resource};
 
 /// The caller of a request. Handlers take it as an argument; it is known before any of them runs, and requests
 /// without valid credentials have been answered 401 by then where a policy asks for some.
@@ -32,7 +32,8 @@ impl Caller {
         let head = RequestHead::new(request.method().as_str(), target.as_bytes(), fields, peer);
         match gate.authenticate(&head).await {
             Outcome::Principal(principal) => Ok(Self { principal, peer }),
-            Outcome::Anonymous | Outcome::Refused(_) => Err(authentication_required()),
+            Outcome::Anonymous => Err(authentication_required()),
+            Outcome::Refused(refusal) => Err(refused(refusal)),
         }
     }
 
@@ -71,13 +72,40 @@ impl Caller {
         self.principal.allows(action, resource)
     }
 
-    /// The same as a step of a handler.
+    /// Whether the caller may do this to every stream there is or will be; for answers that are about all of them.
     ///
     /// # Errors
-    /// The 403 that answers the request.
+    /// The answer that says no.
+    #[expect(clippy::result_large_err, reason = "the error is the answer, made where the request ends")]
+    pub fn require_all(&self, action: Action) -> Result<(), Response<Body>> {
+        match self.principal.grants().patterns(action).contains(&Pattern::Everything) {
+            true => Ok(()),
+            false if self.principal.is_anonymous() => Err(authentication_required()),
+            false => Err(forbidden()),
+        }
+    }
+
+    /// Whether the caller may do this, as a step of a handler.
+    ///
+    /// # Errors
+    /// The 403 that answers the request; a 401 for somebody who has shown nothing yet.
     #[expect(clippy::result_large_err, reason = "the error is the answer, made where the request ends")]
     pub fn require(&self, action: Action, resource: Resource<'_>) -> Result<(), Response<Body>> {
-        if self.allows(action, resource) { Ok(()) } else { Err(forbidden()) }
+        match self.allows(action, resource) {
+            true => Ok(()),
+            // It has shown nothing yet, and could.
+            false if self.principal.is_anonymous() => Err(authentication_required()),
+            false => Err(forbidden()),
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Response<Body> {
+    match refusal {
+        Refusal::Credentials => authentication_required(),
+        Refusal::Origin => forbidden(),
+        Refusal::TooManyFailures => envelope(StatusCode::TOO_MANY_REQUESTS, "too_many_failures"),
+        Refusal::Busy => envelope(StatusCode::SERVICE_UNAVAILABLE, "broker_unavailable"),
     }
 }
 

@@ -6,12 +6,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::activity::Activity;
+use super::caller::PeerAddress;
 use super::handed::HandedSocket;
 use super::routes::App;
 
@@ -26,6 +29,7 @@ pub struct Adopted {
 pub async fn serve(app: Arc<App>, adopted: Adopted, mut stopping: watch::Receiver<Option<Instant>>) {
     let limits = app.settings.limits;
     let _permit = adopted.permit;
+    let peer = adopted.socket.peer_addr().ok().map(|address| address.ip());
     let activity = Arc::new(Activity::new(!adopted.already_read.is_empty(), Instant::now()));
     let socket = match HandedSocket::new(adopted.socket, adopted.already_read, activity.clone()) {
         Ok(socket) => socket,
@@ -34,7 +38,10 @@ pub async fn serve(app: Arc<App>, adopted: Adopted, mut stopping: watch::Receive
             return;
         }
     };
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(PeerAddress(peer));
+        }
         let (app, activity) = (app.clone(), activity.clone());
         async move {
             activity.requested(Instant::now());

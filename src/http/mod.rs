@@ -4,6 +4,7 @@
 //! [`HttpHandle::adopt`]; a connection that asks for one later goes back through [`HttpSettings::on_upgrade`].
 
 mod activity;
+mod audit;
 mod batches;
 mod caller;
 mod connection;

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH};
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
-use axum::routing::get;
+use axum::routing::{get, post};
 use http_body_util::Limited;
 use hyper::body::Incoming;
 use prometheus::core::Collector;
@@ -17,15 +17,20 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use super::caller::Caller;
-use super::errors::{HttpError, envelope, internal, json, method_not_allowed, not_found, typed, with_header};
+use super::errors::{
+    HttpError, authentication_required, envelope, internal, json, method_not_allowed, not_found, typed, with_header,
+};
 use super::health::{Health, Readiness};
 use super::settings::HttpSettings;
-use super::{batches, console, control, metrics, openapi, page, stats, upgrade};
-use crate::auth::{Action, Resource};
+use super::{audit, batches, console, control, metrics, openapi, page, stats, upgrade};
+use crate::auth::{Action, Resource, TICKET_LIFETIME};
 use crate::telemetry::Telemetry;
 
 /// Where the statistics are when nobody says otherwise; switched off, this path still says so.
 const STATS_PATH: &str = "/stats";
+
+/// Where tickets are had.
+const TICKETS_PATH: &str = "/v1/tickets";
 
 /// Everything a request can be answered from.
 pub struct App {
@@ -81,6 +86,7 @@ impl App {
             path if self.settings.stats_path.as_deref() == Some(path) => "stats",
             "/" | console::HISTORY_PATH => "console",
             "/metrics" => "metrics",
+            TICKETS_PATH => "tickets",
             "/healthz" => "healthz",
             "/readyz" => "readyz",
             openapi::OPENAPI_PATH => "openapi",
@@ -90,13 +96,24 @@ impl App {
         }
     }
 
-    async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         // First of all who asks, before anything is looked up (wire.md section 11.4).
-        let caller = match Caller::of(&self.settings.gate, &request).await {
-            Ok(caller) => caller,
-            Err(refused) if !is_open(request.uri().path()) => return refused,
-            Err(_) => Caller::nobody(),
+        let record = audit::Record::of(&request);
+        let (caller, refused) = match Caller::of(&self.settings.gate, &request).await {
+            Ok(caller) => (caller, None),
+            Err(refused) => (Caller::nobody(), Some(refused)),
         };
+        let response = match refused {
+            Some(refused) if !is_open(request.uri().path()) => refused,
+            _ => self.serve(request, caller.clone()).await,
+        };
+        if let Some(record) = record {
+            record.write(&caller, response.status());
+        }
+        response
+    }
+
+    async fn serve(&self, mut request: Request<Incoming>, caller: Caller) -> Response<Body> {
         if upgrade::asks_for_websocket(&request) {
             return upgrade::answer(request, &caller, &self.settings.on_upgrade);
         }
@@ -137,6 +154,24 @@ impl App {
         match stats::document(&self.telemetry, visible, SystemTime::now(), Instant::now()) {
             Ok(document) => json(StatusCode::OK, document),
             Err(error) => internal(&error),
+        }
+    }
+
+    /// A ticket for whoever asks, good for one WebSocket (docs/security.md).
+    fn ticket(&self, caller: &Caller) -> Response<Body> {
+        if !self.settings.gate.has_policy() {
+            return envelope(StatusCode::NOT_FOUND, "not_found");
+        }
+        if caller.principal().is_anonymous() {
+            return authentication_required();
+        }
+        match self.settings.gate.ticket(caller.principal()) {
+            Some(ticket) => {
+                let expires_in_s = TICKET_LIFETIME.as_secs();
+                let body = serde_json::json!({"ticket": ticket, "expires_in_s": expires_in_s});
+                no_store(json(StatusCode::CREATED, body.to_string()))
+            }
+            None => envelope(StatusCode::TOO_MANY_REQUESTS, "too_many_tickets"),
         }
     }
 
@@ -190,14 +225,29 @@ impl Shared {
 
 fn router(settings: &HttpSettings) -> Router<Shared> {
     let mut router = Router::new()
-        .route("/metrics", get(|State(app): State<Shared>| async move { app.answer(App::metrics) }))
+        .route(
+            "/metrics",
+            get(|State(app): State<Shared>, caller: Caller| async move {
+                match caller.require_all(Action::StatsRead) {
+                    Ok(()) => app.answer(App::metrics),
+                    Err(refused) => refused,
+                }
+            }),
+        )
+        .route(
+            TICKETS_PATH,
+            post(|State(app): State<Shared>, caller: Caller| async move { app.answer(|app| app.ticket(&caller)) }),
+        )
         .route("/healthz", get(|| async { json(StatusCode::OK, r#"{"status":"ok"}"#) }))
         .route("/readyz", get(|State(app): State<Shared>| async move { app.answer(App::ready) }));
     if settings.console {
         router = router.route("/", get(|| async { page::console() })).route(
             console::HISTORY_PATH,
-            get(|State(app): State<Shared>| async move {
-                app.answer(|app| no_store(json(StatusCode::OK, app.history.document())))
+            get(|State(app): State<Shared>, caller: Caller| async move {
+                match caller.require_all(Action::StatsRead) {
+                    Ok(()) => app.answer(|app| no_store(json(StatusCode::OK, app.history.document()))),
+                    Err(refused) => refused,
+                }
             }),
         );
     }

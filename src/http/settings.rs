@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::auth::Gate;
+use crate::auth::{Gate, Pass};
 use crate::batches::Service;
 use crate::registry::{Registry, RegistrySettings};
 
@@ -17,10 +17,12 @@ pub type OnUpgrade = Arc<dyn Fn(TcpStream, UpgradeHead, Vec<u8>) + Send + Sync>;
 /// The request that became a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpgradeHead {
-    /// The request target as sent: path and query, still percent-encoded (wire.md section 1.3).
+    /// The request target: path and query, still percent-encoded (wire.md section 1.3), without tickets.
     pub target: String,
     /// Field names in lower case and values in the order sent; bytes that are not UTF-8 are replaced.
     pub headers: Vec<(String, String)>,
+    /// What the caller may do on it.
+    pub pass: Pass,
 }
 
 /// How the HTTP side is set up.

@@ -13,7 +13,7 @@ use super::caller::Caller;
 use super::errors::{method_not_allowed, text, with_header};
 use super::handed::HandedSocket;
 use super::settings;
-use crate::auth::{Action, Resource};
+use crate::auth::{Action, Pass, Resource, without_ticket};
 use crate::wire;
 
 /// Whether a request asks for a WebSocket, well-formed or not.
@@ -24,8 +24,9 @@ pub fn asks_for_websocket<B>(request: &Request<B>) -> bool {
 /// Answers a request for a WebSocket (RFC 6455 section 4.2): 101 and the connection goes to `on_upgrade`, or why not.
 pub fn answer<B>(mut request: Request<B>, caller: &Caller, on_upgrade: &settings::OnUpgrade) -> Response<Body> {
     let target = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
-    let (name, action) = wanted(&target);
-    if let Err(refused) = caller.require(action, Resource::Stream(&name)) {
+    let (stream, publish) = wire::target::wanted(target.as_bytes());
+    let action = if publish { Action::DataPublish } else { Action::DataRead };
+    if let Err(refused) = caller.require(action, Resource::Stream(&stream)) {
         return refused;
     }
     let accept = match judge(request.method(), request.version(), request.headers()) {
@@ -33,7 +34,8 @@ pub fn answer<B>(mut request: Request<B>, caller: &Caller, on_upgrade: &settings
         Err(refusal) => return refusal.response(),
     };
     let head = settings::UpgradeHead {
-        target,
+        target: String::from_utf8_lossy(&without_ticket(target.as_bytes())).into_owned(),
+        pass: Pass { principal: caller.principal().clone(), action, stream },
         headers: request
             .headers()
             .iter()
@@ -48,15 +50,6 @@ pub fn answer<B>(mut request: Request<B>, caller: &Caller, on_upgrade: &settings
     response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
     response.headers_mut().insert(SEC_WEBSOCKET_ACCEPT, accept);
     response
-}
-
-/// The stream that a target names and what is wanted of it, however wrong the target is (wire.md section 1.2).
-fn wanted(target: &str) -> (String, Action) {
-    let (name, publish) = match wire::target::parse(target.as_bytes()) {
-        Ok(target) => (target.name, target.publish),
-        Err(bad) => (bad.name, bad.publish),
-    };
-    (name, if publish { Action::DataPublish } else { Action::DataRead })
 }
 
 /// Why a request gets no WebSocket.

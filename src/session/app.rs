@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use streamcast_shards::inbound::Violation;
 use streamcast_shards::inbox::InboxSender;
-use streamcast_shards::{App, Command, ConnId, Ended, Engine, Lagging, UpgradeHead, frame};
+use streamcast_shards::{Admission, App, Command, ConnId, Ended, Engine, Lagging, UpgradeHead, frame};
 
 use super::hub::{Hub, Interest};
+use super::passes::Passes;
 use super::publisher::Publisher;
 use super::remote::{Remote, Token};
 use super::served::{Catalog, CatalogCell, ServedStream};
 use super::subscriber::Subscriber;
+use crate::auth::Gate;
 use crate::journal::reader::ReaderHandle;
 use crate::journal::{Job, JobSender};
 use crate::schema::RowIndex;
@@ -35,6 +37,8 @@ pub struct Links {
     pub readers: ReaderHandle,
     /// Every shard's inbox, this one's included.
     pub inboxes: Vec<InboxSender<Command<Remote>>>,
+    /// Who is let in.
+    pub gate: Gate,
     /// Counters.
     pub telemetry: Arc<Telemetry>,
 }
@@ -63,6 +67,7 @@ pub struct SessionApp {
     /// Replies are put together here.
     pub(super) scratch: Vec<u8>,
     pub(super) stopping: bool,
+    pub(super) passes: Passes,
     /// Jobs for the writer that go together: whoever was readable at the same time shares its next transaction.
     jobs: Vec<Job>,
 }
@@ -81,6 +86,7 @@ impl SessionApp {
             index: RowIndex::new(),
             scratch: Vec::new(),
             stopping: false,
+            passes: Passes::default(),
             jobs: Vec::new(),
         };
         app.look_up();
@@ -245,7 +251,12 @@ impl App for SessionApp {
     type Session = Session;
     type Remote = Remote;
 
-    fn opened(&mut self, _: &mut Engine<Session>, _: ConnId, head: &UpgradeHead) -> Session {
+    fn admit(&mut self, engine: &mut Engine<Session>, id: ConnId, head: &mut UpgradeHead) -> Admission {
+        self.judge(engine, id, head)
+    }
+
+    fn opened(&mut self, _: &mut Engine<Session>, id: ConnId, head: &UpgradeHead) -> Session {
+        self.passes.keep(id, head);
         Session::Opening(Box::new(target::parse(&head.target)))
     }
 
@@ -298,6 +309,7 @@ impl App for SessionApp {
     }
 
     fn closed(&mut self, engine: &mut Engine<Session>, id: ConnId, session: Session, ended: Ended) {
+        self.passes.forget(id);
         self.count_closed(match ended {
             Ended::Peer | Ended::HandedOver => CloseCause::Peer,
             Ended::TimedOut | Ended::Closed(1011) => CloseCause::Keepalive,
@@ -353,6 +365,7 @@ impl App for SessionApp {
                 tracing::error!(detail, "a publisher's mark cannot be read");
                 self.close(engine, conn, &CloseReason::Unexpected);
             }
+            Remote::Checked { conn } => engine.look_again(conn),
             Remote::Superseded { conn } => self.close(engine, conn, &CloseReason::Superseded),
             Remote::Room { stream } => self.room(engine, stream),
             Remote::Resolved { conn, resolution } => self.resolved(engine, conn, resolution),
@@ -375,6 +388,7 @@ impl App for SessionApp {
 
     fn tick(&mut self, engine: &mut Engine<Session>) {
         self.tidy(engine);
+        self.end_passes(engine);
     }
 
     fn turned(&mut self, engine: &mut Engine<Session>, took: Duration) {

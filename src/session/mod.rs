@@ -5,12 +5,14 @@
 
 mod app;
 mod hub;
+mod passes;
 mod publisher;
 mod remote;
 mod served;
 mod subscriber;
 
 pub use app::{Links, SessionApp};
+pub use passes::attach;
 pub use publisher::now_us;
 pub use remote::{LIVE_ORIGIN_NONE, LiveRows, Remote, Token};
 pub use served::{Catalog, CatalogBounds, CatalogCell, ServedStream, StreamSettings, end_offset};

@@ -104,6 +104,11 @@ pub enum Remote {
         /// The connection that had it.
         conn: ConnId,
     },
+    /// The credential that a connection showed has been checked.
+    Checked {
+        /// The connection, whose upgrade waits.
+        conn: ConnId,
+    },
     /// Rows have left the writer's queue.
     Room {
         /// The stream.

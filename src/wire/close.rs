@@ -17,6 +17,8 @@ pub enum CloseReason {
         /// What is wrong, for a person. Must not contain the word that section 9.3 reserves.
         detail: String,
     },
+    /// 4401: what the caller showed has expired or is no longer accepted. It may come back with something new.
+    CredentialsExpired,
     /// 4404: no stream of that name, or none that is active.
     NoSuchStream {
         /// The sorted names of the static streams; `None` with a registry.
@@ -109,6 +111,7 @@ impl CloseReason {
             CloseReason::TooBig { .. } | CloseReason::FrameTooLarge => 1009,
             CloseReason::Unexpected | CloseReason::KeepaliveTimeout => 1011,
             CloseReason::BadRequest { .. } => 4400,
+            CloseReason::CredentialsExpired => 4401,
             CloseReason::NoSuchStream { .. } => 4404,
             CloseReason::Superseded => 4409,
             CloseReason::StreamRetired { .. } => 4410,
@@ -133,6 +136,7 @@ impl CloseReason {
                 json("no_such_stream", &[("serves", Member::Names(names))])
             }
             CloseReason::NoSuchStream { serves: None } => json("no_such_stream", &[]),
+            CloseReason::CredentialsExpired => json("credentials_expired", &[]),
             CloseReason::Superseded => json("superseded", &[]),
             CloseReason::StreamRetired { at_us, end_offset } => {
                 json("stream_retired", &[("at", Member::Int(*at_us)), ("end_offset", Member::Int(*end_offset))])
@@ -247,6 +251,7 @@ mod tests {
             "{\"error\":\"no_such_stream\",\"serves\":[\"\",\"a\\\"b\",\"\u{e9}\"]}",
         );
         check(CloseReason::NoSuchStream { serves: None }, 4404, r#"{"error":"no_such_stream"}"#);
+        check(CloseReason::CredentialsExpired, 4401, r#"{"error":"credentials_expired"}"#);
         check(CloseReason::Superseded, 4409, r#"{"error":"superseded"}"#);
         check(
             CloseReason::StreamRetired { at_us: 1, end_offset: 2 },

@@ -66,6 +66,16 @@ pub fn parse(raw_target: &[u8]) -> Result<Target, BadTarget> {
     }
 }
 
+/// What a target is about, however wrong it is: the stream's name, and whether the connection would publish. This is
+/// what a caller must be allowed before anything else is looked at (wire.md section 1.2).
+#[must_use]
+pub fn wanted(raw_target: &[u8]) -> (String, bool) {
+    match parse(raw_target) {
+        Ok(target) => (target.name, target.publish),
+        Err(bad) => (bad.name, bad.publish),
+    }
+}
+
 /// Whether a name may be given to a managed stream.
 #[must_use]
 pub fn is_managed_name(name: &str) -> bool {
