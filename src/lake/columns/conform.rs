@@ -5,8 +5,10 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray as _, FixedSizeBinaryArray, ListArray, MapArray, RecordBatch, StructArray, new_null_array,
 };
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, Fields};
+use arrow::datatypes::{DataType, Field, Fields, Float64Type};
+use arrow::error::ArrowError;
 
 use super::layout::Layout;
 
@@ -33,22 +35,25 @@ pub(super) fn array(array: &ArrayRef, field: &Field) -> Result<ArrayRef, String>
     if array.data_type() == field.data_type() {
         return Ok(array.clone());
     }
-    let refused = |error: arrow::error::ArrowError| format!("the column {:?}: {error}", field.name());
+    let refused = |error: ArrowError| format!("the column {:?}: {error}", field.name());
     match (array.data_type(), field.data_type()) {
         (DataType::Struct(_), DataType::Struct(fields)) => structure(array.as_struct(), fields, field),
         (DataType::List(_), DataType::List(item)) => {
             let list = array.as_list::<i32>();
-            let items = self::array(list.values(), item)?;
-            let list = ListArray::try_new(item.clone(), list.offsets().clone(), items, list.nulls().cloned());
+            let (offsets, items) = trimmed(list.offsets(), list.values());
+            let items = self::array(&items, item)?;
+            let list = ListArray::try_new(item.clone(), offsets, items, list.nulls().cloned());
             Ok(Arc::new(list.map_err(refused)?))
         }
         (DataType::Map(_, _), DataType::Map(entries, _)) => {
             let map = array.as_map();
             let DataType::Struct(parts) = entries.data_type() else { return Err(no_form(array, field)) };
-            let keys = self::array(map.keys(), &parts[0])?;
-            let values = self::array(map.values(), &parts[1])?;
+            let (offsets, keys) = trimmed(map.offsets(), map.keys());
+            let (_, values) = trimmed(map.offsets(), map.values());
+            let keys = self::array(&keys, &parts[0])?;
+            let values = self::array(&values, &parts[1])?;
             let both = StructArray::try_new(parts.clone(), vec![keys, values], None).map_err(refused)?;
-            let map = MapArray::try_new(entries.clone(), map.offsets().clone(), both, map.nulls().cloned(), false);
+            let map = MapArray::try_new(entries.clone(), offsets, both, map.nulls().cloned(), false);
             Ok(Arc::new(map.map_err(refused)?))
         }
         (DataType::LargeList(_) | DataType::FixedSizeList(_, _), DataType::List(item)) => {
@@ -70,9 +75,35 @@ fn no_form(array: &ArrayRef, field: &Field) -> String {
     format!("the column {:?} is {} and does not become {}", field.name(), array.data_type(), field.data_type())
 }
 
-/// A cast that never makes a null of a value.
-fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, arrow::error::ArrowError> {
-    cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })
+/// Of the items of lists those that are in them: a slice of an array still has the items of all of it.
+fn trimmed(offsets: &OffsetBuffer<i32>, items: &ArrayRef) -> (OffsetBuffer<i32>, ArrayRef) {
+    let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+    if first == 0 && last as usize == items.len() {
+        return (offsets.clone(), items.clone());
+    }
+    let moved: Vec<i32> = offsets.iter().map(|end| end - first).collect();
+    (OffsetBuffer::new(moved.into()), items.slice(first as usize, (last - first) as usize))
+}
+
+/// A cast that never makes a null of a value, nor another number of a number; only doubles are rounded to floats.
+fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    let strict = |array: &ArrayRef, to: &DataType| {
+        cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })
+    };
+    let from = array.data_type();
+    let made = strict(array, to)?;
+    if (from.is_floating() && to.is_integer()) || (from.is_integer() && to.is_floating()) {
+        let back = strict(&made, from)?;
+        let (before, after) = (strict(array, &DataType::Float64)?, strict(&back, &DataType::Float64)?);
+        let pairs = before.as_primitive::<Float64Type>().iter().zip(after.as_primitive::<Float64Type>());
+        let integers = from
+            .is_integer()
+            .then(|| Ok::<_, ArrowError>(strict(array, &DataType::Int64)? == strict(&back, &DataType::Int64)?));
+        if !pairs.into_iter().all(|(before, after)| before == after) || !integers.transpose()?.unwrap_or(true) {
+            return Err(ArrowError::CastError(format!("a value has no equal among {to}")));
+        }
+    }
+    Ok(made)
 }
 
 fn structure(array: &StructArray, fields: &Fields, field: &Field) -> Result<ArrayRef, String> {
@@ -90,7 +121,7 @@ fn structure(array: &StructArray, fields: &Fields, field: &Field) -> Result<Arra
 
 fn fixed(array: &ArrayRef, width: i32, field: &Field) -> Result<ArrayRef, String> {
     let values = array.as_binary::<i32>();
-    let refused = |error: arrow::error::ArrowError| format!("the column {:?}: {error}", field.name());
+    let refused = |error: ArrowError| format!("the column {:?}: {error}", field.name());
     let array = FixedSizeBinaryArray::try_from_sparse_iter_with_size(values.iter(), width).map_err(refused)?;
     Ok(Arc::new(array))
 }

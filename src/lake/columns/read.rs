@@ -1,19 +1,14 @@
 //! The rows of a Parquet file as they went out live, in the order of their offsets.
 
-use std::collections::VecDeque;
-
 use arrow::array::{AsArray as _, RecordBatch};
-use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
 use super::error::ColumnsError;
 use super::guard::guarded;
-use super::layout::{Layout, OFFSET_COLUMN};
+use super::layout::Layout;
 use super::open::Opened;
-use super::plan::{self, Cluster};
+use super::ordered::{Ordered, OrderedBatch};
 use super::print::Printer;
-use super::sort;
 use super::source::Source;
 use crate::lake::DataFile;
 
@@ -25,12 +20,9 @@ use crate::lake::DataFile;
 #[derive(Debug)]
 pub struct FileRows {
     name: String,
-    opened: Opened,
-    clusters: VecDeque<Cluster>,
+    batches: Ordered,
     from: i64,
     until: i64,
-    /// The rest of the row group that is being read.
-    reader: Option<ParquetRecordBatchReader>,
     batch: Option<Batch>,
     lines: Lines,
     last_offset: Option<i64>,
@@ -71,9 +63,6 @@ struct Lines {
 const LINES_ROWS: usize = 1024;
 const LINES_BYTES: usize = 256 << 10;
 
-/// The most that row groups out of order may take in memory.
-const MAX_SORTED_BYTES: u64 = 1 << 30;
-
 /// Describes a file for the catalog and the table, from its footer. Offsets and stamps are read if the footer does not
 /// say them.
 ///
@@ -91,24 +80,9 @@ impl FileRows {
     /// [`ColumnsError::File`] if it is damaged, or is no file of such rows.
     pub fn open(source: Source, layout: &Layout, from: i64, until: i64) -> Result<Self, ColumnsError> {
         let name = source.name().to_owned();
-        let opened = guarded(|| {
-            let opened = Opened::open(source, layout)?;
-            let clusters = plan::clusters(&opened.extents(OFFSET_COLUMN)?, from, until);
-            Ok::<_, String>((opened, clusters))
-        });
-        let (opened, clusters) = opened.map_err(|why| ColumnsError::file(&name, why))?;
-        Ok(Self {
-            name,
-            opened,
-            clusters: clusters.into(),
-            from,
-            until,
-            reader: None,
-            batch: None,
-            lines: Lines::default(),
-            last_offset: None,
-            failed: false,
-        })
+        let batches = guarded(|| Ordered::open(source, layout, from, until));
+        let batches = batches.map_err(|why| ColumnsError::file(&name, why))?;
+        Ok(Self { name, batches, from, until, batch: None, lines: Lines::default(), last_offset: None, failed: false })
     }
 
     /// The next row, which stays the next one until [`FileRows::advance`]. None at the end.
@@ -144,69 +118,32 @@ impl FileRows {
     fn fill_lines(&mut self) -> Result<(), String> {
         self.lines.clear();
         while self.lines.is_empty() {
-            if let Some(batch) = &mut self.batch {
-                if batch.print(&mut self.lines, self.from..self.until, &mut self.last_offset)? {
-                    continue;
-                }
-                self.batch = None;
-            }
-            if let Some(reader) = &mut self.reader {
-                match reader.next() {
-                    Some(rows) => {
-                        let rows = self.opened.conform(&rows.map_err(|error| error.to_string())?)?;
-                        self.batch = Some(Batch::new(rows, &self.opened)?);
+            match &mut self.batch {
+                Some(batch) => {
+                    if !batch.print(&mut self.lines, self.from..self.until, &mut self.last_offset)? {
+                        self.batch = None;
                     }
-                    None => self.reader = None,
                 }
-                continue;
-            }
-            match self.clusters.pop_front() {
-                Some(cluster) => self.enter(&cluster)?,
-                None => return Ok(()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Begins with the next row groups.
-    fn enter(&mut self, cluster: &Cluster) -> Result<(), String> {
-        if let [group] = cluster.groups[..] {
-            self.opened.fetch(group)?;
-            let probe = self.opened.probe(group, self.from)?;
-            if probe.rising {
-                self.reader = Some(self.opened.group(group, probe.below)?);
-                return Ok(());
+                None => match self.batches.next()? {
+                    Some(next) => self.batch = Some(Batch::new(next, self.batches.opened().layout())?),
+                    None => return Ok(()),
+                },
             }
         }
-        let sizes = cluster.groups.iter().map(|group| plan::decoded_bytes(self.opened.metadata().row_group(*group)));
-        if sizes.sum::<u64>() > MAX_SORTED_BYTES {
-            return Err(format!(
-                "its rows from offset {} to {} are out of order and too many to sort",
-                cluster.extent.0, cluster.extent.1
-            ));
-        }
-        let mut batches = Vec::new();
-        for group in &cluster.groups {
-            self.opened.fetch(*group)?;
-            for rows in self.opened.group(*group, 0)? {
-                batches.push(self.opened.conform(&rows.map_err(|error| error.to_string())?)?);
-            }
-        }
-        let rows = concat_batches(self.opened.layout().arrow(), &batches).map_err(|error| error.to_string())?;
-        self.batch = Some(Batch::new(rows, &self.opened)?);
         Ok(())
     }
 }
 
 impl Batch {
-    fn new(rows: RecordBatch, opened: &Opened) -> Result<Self, String> {
-        let columns = opened.layout().schema().columns();
-        let printers = columns.iter().zip(&rows.columns()[1..]).map(|(column, array)| Printer::of(column, array));
+    fn new(batch: OrderedBatch, layout: &Layout) -> Result<Self, String> {
+        let columns = layout.schema().columns();
+        let arrays = &batch.rows.columns()[1..];
+        let printers = columns.iter().zip(arrays).map(|(column, array)| Printer::of(column, array));
         Ok(Self {
             printers: printers.collect::<Result<_, _>>()?,
             leads: columns.iter().map(|column| column.lead().into()).collect(),
-            order: sort::offset_order(&rows),
-            rows,
+            order: batch.order,
+            rows: batch.rows,
             next: 0,
         })
     }

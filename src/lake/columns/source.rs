@@ -54,6 +54,12 @@ impl Source {
         Ok(Self::new(path.display().to_string(), length, Held::File(file)))
     }
 
+    /// An open file.
+    pub(super) fn open_file(file: File) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        Ok(Self::new("the file".to_owned(), length, Held::File(file)))
+    }
+
     /// A whole file in memory; `name` is for messages.
     #[must_use]
     pub fn memory(name: &str, bytes: Bytes) -> Self {

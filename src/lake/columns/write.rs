@@ -145,6 +145,11 @@ impl FileWriter {
         })
     }
 
+    /// Bytes of the file that are written; those of the open row group are not counted.
+    pub fn written_bytes(&self) -> u64 {
+        self.writer.bytes_written() as u64
+    }
+
     /// Takes rows in the order of their offsets, which take `bytes` as Arrow. A row group ends behind the batch that
     /// fills it.
     pub fn write(&mut self, batch: RecordBatch, bytes: u64) -> Result<(), ColumnsError> {
@@ -243,6 +248,11 @@ impl Unnamed {
     #[must_use]
     pub fn file(&self) -> &DataFile {
         &self.file
+    }
+
+    /// Where it is until it has its name.
+    pub(super) fn temporary(&self) -> &Path {
+        &self.temporary
     }
 
     /// Gives the file its name, `name` in its directory. Afterwards it survives a crash.

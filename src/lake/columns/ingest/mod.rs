@@ -1,0 +1,15 @@
+//! Bulk sources: files of other programs as batches of a layout's columns, checked as published rows are.
+
+mod ahead;
+mod check;
+mod csv;
+mod error;
+mod lines;
+mod source;
+mod tables;
+mod writer;
+
+pub use ahead::ReadAhead;
+pub use error::IngestError;
+pub use source::{Chunk, Format, Source};
+pub use writer::ChunkWriter;
