@@ -1,5 +1,7 @@
 //! Rows to files and back.
 
+mod foreign;
+mod hostile;
 mod ingest;
 mod manifest;
 mod merge;
