@@ -11,7 +11,8 @@ use super::layout::Layout;
 use super::ordered::Ordered;
 use super::read::describe;
 use super::source::Source;
-use super::write::{FileName, FileWriter, Unnamed, WriteOptions};
+use super::unnamed::Unnamed;
+use super::write::{FileName, FileWriter, WriteOptions};
 use crate::lake::DataFile;
 
 /// Rows that are handed to the writer at a time, at most, so that row groups end where they should.

@@ -27,14 +27,16 @@ mod source;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod unnamed;
 mod write;
 
 pub use error::ColumnsError;
 pub use layout::{ENCODING_KEY, Layout, MAX_TABLE_NESTING, OFFSET_COLUMN, OFFSET_ID, STAMP_COLUMN};
 pub use manifest::{read_manifest_parquet, write_manifest_parquet};
 pub use merge::merge;
-pub use read::{FileRows, StoredRow, describe};
+pub use read::{FileRows, StoredRow, describe, first_offset_after};
 pub use seal::Sealer;
 pub use source::{ReadRange, Source};
 pub use statistics::{ColumnRange, LogStatistics, Scalar, log_statistics};
-pub use write::{FileName, UNFINISHED_SUFFIX, Unnamed, WriteOptions};
+pub use unnamed::Unnamed;
+pub use write::{FileName, UNFINISHED_SUFFIX, WriteOptions};

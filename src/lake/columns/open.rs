@@ -113,6 +113,10 @@ impl Opened {
     /// Visits the values of an integer column of a row group.
     fn column(&self, group: usize, name: &str, mut visit: impl FnMut(i64)) -> Result<(), String> {
         let place = self.metadata.schema().index_of(name).map_err(|error| error.to_string())?;
+        if let Some(chunk) = self.leaf(name).and_then(|leaf| self.metadata().row_group(group).columns().get(leaf)) {
+            let (start, length) = chunk.byte_range();
+            self.source.fetch(start, length).map_err(|error| error.to_string())?;
+        }
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(self.source.clone(), self.metadata.clone())
             .with_row_groups(vec![group])
             .with_projection(ProjectionMask::roots(self.metadata.parquet_schema(), [place]))
@@ -131,10 +135,34 @@ impl Opened {
         Ok(())
     }
 
+    /// The place of a column that is not nested among the leaves of the file.
+    fn leaf(&self, name: &str) -> Option<usize> {
+        let leaves = facts::leaves(self.metadata().file_metadata().schema(), &self.layout);
+        leaves.iter().position(|leaf| leaf.as_ref().is_some_and(|leaf| leaf.is_column(name)))
+    }
+
+    /// The lowest offset of a row whose stamp is above `ts_us`.
+    pub fn first_offset_after(&self, ts_us: i64) -> Result<Option<i64>, String> {
+        let (stamps, mut lowest) = (self.extents(STAMP_COLUMN)?, None);
+        for (group, stamps_us) in stamps.iter().enumerate() {
+            if stamps_us.is_none_or(|(_, last)| last <= ts_us) {
+                continue;
+            }
+            let mut newer = Vec::new();
+            self.column(group, STAMP_COLUMN, |stamp| newer.push(stamp > ts_us))?;
+            let mut newer = newer.into_iter();
+            self.column(group, OFFSET_COLUMN, |offset| {
+                if newer.next() == Some(true) {
+                    lowest = Some(lowest.map_or(offset, |lowest: i64| lowest.min(offset)));
+                }
+            })?;
+        }
+        Ok(lowest)
+    }
+
     /// The lowest and highest value of an integer column in each row group: from the statistics, or else by reading it.
     pub fn extents(&self, name: &str) -> Result<Vec<Option<(i64, i64)>>, String> {
-        let leaves = facts::leaves(self.metadata().file_metadata().schema(), &self.layout);
-        let place = leaves.iter().position(|leaf| leaf.as_ref().is_some_and(|leaf| leaf.is_column(name)));
+        let place = self.leaf(name);
         let groups = self.metadata().row_groups().iter().enumerate();
         groups
             .map(|(group, facts)| {

@@ -73,6 +73,17 @@ pub fn describe(source: Source, layout: &Layout, uri: &str) -> Result<DataFile, 
     guarded(|| Opened::open(source, layout)?.describe(uri)).map_err(|why| ColumnsError::file(&name, why))
 }
 
+/// The lowest offset of a row that came after `ts_us` (microseconds); none if there is no such row. Only stamps and
+/// offsets are read, and only of row groups that may have one.
+///
+/// # Errors
+/// [`ColumnsError::File`] if it is damaged.
+pub fn first_offset_after(source: Source, layout: &Layout, ts_us: i64) -> Result<Option<i64>, ColumnsError> {
+    let name = source.name().to_owned();
+    let found = guarded(|| Opened::open(source, layout)?.first_offset_after(ts_us));
+    found.map_err(|why| ColumnsError::file(&name, why))
+}
+
 impl FileRows {
     /// Opens a file for its rows with offsets of `from..until`.
     ///

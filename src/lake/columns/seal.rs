@@ -5,7 +5,8 @@ use std::path::Path;
 use super::error::ColumnsError;
 use super::layout::Layout;
 use super::rows::Rows;
-use super::write::{FileName, FileWriter, Unnamed, WriteOptions};
+use super::unnamed::Unnamed;
+use super::write::{FileName, FileWriter, WriteOptions};
 use crate::lake::DataFile;
 
 /// Writes rows to one Parquet file. Dropped unfinished, it leaves nothing behind.

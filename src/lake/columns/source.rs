@@ -93,6 +93,9 @@ impl Source {
         if !matches!(self.0.bytes, Held::Ranges(_)) || start.saturating_add(length) > self.0.length {
             return Ok(());
         }
+        if self.left_of_fetched(start) >= length {
+            return Ok(());
+        }
         // Dropped first, so that there is one at most.
         *self.lock() = None;
         let bytes = self.read(start, usize::try_from(length)?)?;

@@ -1,6 +1,6 @@
 //! Writing one Parquet file: under a temporary name, row group by row group, and then under its own.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use arrow::array::{AsArray as _, RecordBatch};
@@ -19,7 +19,7 @@ use super::error::ColumnsError;
 use super::facts;
 use super::layout::{Layout, OFFSET_COLUMN, STAMP_COLUMN};
 use super::sort;
-use crate::lake::DataFile;
+use super::unnamed::{Unnamed, make_directory, remove};
 
 /// How files are written.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ pub struct WriteOptions {
 const ROW_GROUP_BYTES: u64 = 64 << 20;
 
 /// The size of a sorted row group. Whoever reads it in the order of offsets holds all of it.
-const SORTED_ROW_GROUP_BYTES: u64 = 16 << 20;
+const SORTED_ROW_GROUP_BYTES: u64 = 8 << 20;
 
 impl WriteOptions {
     /// The usual options for rows sorted by `sort_by`.
@@ -105,21 +105,11 @@ struct Group {
     unsorted: Vec<RecordBatch>,
 }
 
-/// A finished file that has no name yet.
-#[must_use = "a file without a name is deleted"]
-#[derive(Debug)]
-pub struct Unnamed {
-    directory: PathBuf,
-    temporary: PathBuf,
-    file: DataFile,
-    placed: bool,
-}
-
 impl FileWriter {
     /// Starts a file in `directory`, which is made if it is not there.
     pub fn create(layout: &Layout, directory: &Path, options: &WriteOptions) -> Result<Self, ColumnsError> {
         let sort_places = layout.sort_places(&options.sort_by)?;
-        fs::create_dir_all(directory).map_err(ColumnsError::io("make the directory", directory))?;
+        make_directory(directory)?;
         let temporary = directory.join(format!(".{}{UNFINISHED_SUFFIX}", token()));
         let file = File::create_new(&temporary).map_err(ColumnsError::io("create", &temporary))?;
         let started = file.try_clone().map_err(ColumnsError::io("open", &temporary)).and_then(|file| {
@@ -219,13 +209,8 @@ impl FileWriter {
         let name = self.temporary.display().to_string();
         let file = facts::data_file(&metadata, &self.layout, String::new(), size, offsets, ts_us)
             .map_err(|why| ColumnsError::file(&name, why))?;
-        Ok(Unnamed {
-            directory: self.directory.clone(),
-            // From now on the file belongs to the value returned.
-            temporary: std::mem::take(&mut self.temporary),
-            file,
-            placed: false,
-        })
+        // From now on the file belongs to the value returned.
+        Ok(Unnamed::new(self.directory.clone(), std::mem::take(&mut self.temporary), file))
     }
 }
 
@@ -240,57 +225,6 @@ impl Drop for FileWriter {
 impl std::fmt::Debug for FileWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FileWriter").field("temporary", &self.temporary).finish_non_exhaustive()
-    }
-}
-
-impl Unnamed {
-    /// What it holds. It has no URI yet.
-    #[must_use]
-    pub fn file(&self) -> &DataFile {
-        &self.file
-    }
-
-    /// Where it is until it has its name.
-    pub(super) fn temporary(&self) -> &Path {
-        &self.temporary
-    }
-
-    /// Gives the file its name, `name` in its directory. Afterwards it survives a crash.
-    ///
-    /// # Errors
-    /// When the file system refuses.
-    pub fn place(mut self, name: &str) -> Result<DataFile, ColumnsError> {
-        let path = self.directory.join(name);
-        fs::rename(&self.temporary, &path).map_err(ColumnsError::io("rename to", &path))?;
-        self.placed = true;
-        let directory = File::open(&self.directory).and_then(|directory| directory.sync_all());
-        directory.map_err(ColumnsError::io("sync the directory", &self.directory))?;
-        self.file.uri = file_uri(&path)?;
-        Ok(self.file.clone())
-    }
-}
-
-impl Drop for Unnamed {
-    fn drop(&mut self) {
-        if !self.placed {
-            remove(&self.temporary);
-        }
-    }
-}
-
-/// The raw URI of a file, as tables name it.
-fn file_uri(path: &Path) -> Result<String, ColumnsError> {
-    let absolute = std::path::absolute(path).map_err(ColumnsError::io("name", path))?;
-    match absolute.to_str() {
-        Some(text) => Ok(format!("file://{text}")),
-        None => Err(ColumnsError::file(&path.display().to_string(), "its path is not utf-8")),
-    }
-}
-
-/// Best effort: the next start removes what is left.
-fn remove(path: &Path) {
-    if let Err(error) = fs::remove_file(path) {
-        tracing::warn!("cannot remove the unfinished file {}: {error}", path.display());
     }
 }
 

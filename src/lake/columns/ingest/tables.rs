@@ -78,12 +78,20 @@ impl<R: Iterator<Item = Result<RecordBatch, ArrowError>> + Send> ReadRows for Ta
         while self.pieces.is_empty() {
             match self.batches.next() {
                 None => return Ok(None),
-                Some(batch) => self.pieces = pieces(&batch.map_err(|error| Refused::Damaged(error.to_string()))?),
+                Some(batch) => self.pieces = pieces(&batch.map_err(|error| Refused::Damaged(reason(&error)))?),
             }
         }
         let Some(piece) = self.pieces.pop_front() else { return Ok(None) };
         Ok(Some((self.checker.columns(&piece)?, piece.num_rows())))
     }
+}
+
+fn reason(error: &ArrowError) -> String {
+    let text = error.to_string();
+    if text.contains("decompression requires") {
+        return "its batches are compressed; write it without compression, or as parquet".to_owned();
+    }
+    text
 }
 
 fn pieces(batch: &RecordBatch) -> VecDeque<RecordBatch> {

@@ -8,7 +8,8 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use super::super::error::ColumnsError;
 use super::super::layout::Layout;
 use super::super::merge::batch_bytes;
-use super::super::write::{FileName, FileWriter, Unnamed, WriteOptions};
+use super::super::unnamed::Unnamed;
+use super::super::write::{FileName, FileWriter, WriteOptions};
 use super::source::Chunk;
 use crate::lake::DataFile;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::support::{Stored, assert_same, read};
-use crate::lake::columns::{FileRows, Layout, Source, describe};
+use crate::lake::columns::{FileRows, Layout, Source, describe, first_offset_after};
 use crate::schema::Schema;
 
 fn fixture(name: &str) -> PathBuf {
@@ -42,6 +42,19 @@ fn a_sealed_file_of_the_reference_is_read() {
     assert_eq!((file.start, file.end, file.rows, file.ts_us.1), (1, 41, 40, 1_795_979_200_460_621));
     let ids: Vec<i32> = file.columns.iter().map(|stats| stats.field_id).collect();
     assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 15, 18, 19, 20, 13], "{ids:?}");
+}
+
+#[test]
+fn the_first_row_after_a_moment_is_found() {
+    let (layout, rows) = (layout(), rows());
+    for name in ["reference.parquet", "codec_none.parquet"] {
+        for ts_us in [0, rows[0].1, rows[2].1, rows[30].1, rows[39].1] {
+            let known = if name == "reference.parquet" { &rows[..] } else { &rows[..5] };
+            let expected = known.iter().find(|row| row.1 > ts_us).map(|row| row.0);
+            let found = first_offset_after(Source::file(&fixture(name)).expect("opens"), &layout, ts_us);
+            assert_eq!(found.expect("read"), expected, "{name} {ts_us}");
+        }
+    }
 }
 
 #[test]
