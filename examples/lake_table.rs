@@ -68,6 +68,10 @@ enum Request {
         from: String,
         to: String,
     },
+    /// Opens the table anew and lists its files: how long that takes, and what it leaves in memory.
+    Measure {
+        location: String,
+    },
     Files,
     State,
     Delete {
@@ -141,6 +145,15 @@ impl Session {
             }
             Request::Upload { from, to } => Ok(json!(self.store.upload(from.as_ref(), &to).await?)),
             Request::Download { from, to } => Ok(json!(self.store.download(&from, to.as_ref()).await?)),
+            Request::Measure { location } => {
+                let before = resident_kib();
+                let began = std::time::Instant::now();
+                let mut table = Table::open(&self.store, &location).await?.ok_or(TableError::Missing { location })?;
+                let files = table.files().await?.len();
+                let elapsed_ms = began.elapsed().as_secs_f64() * 1000.0;
+                drop(table);
+                Ok(json!({"files": files, "elapsed_ms": elapsed_ms, "before_kib": before, "after_kib": resident_kib()}))
+            }
             Request::Files => Ok(json!(self.table()?.files_with_columns().await?)),
             Request::State => {
                 self.table()?.repair().await?;
@@ -172,6 +185,12 @@ impl Session {
             "snapshots": table.snapshots().len(),
         }))
     }
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
 fn committed(committed: &Committed) -> Value {

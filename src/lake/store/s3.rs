@@ -318,7 +318,8 @@ impl Bucket {
             }),
             Err(error) => Err(this.fail(Attempt::List, &prefix)(error)),
         });
-        Ok(Listing::s3(listed.boxed()))
+        // Asked again after its end, the client's stream panics.
+        Ok(Listing::s3(listed.fuse().boxed()))
     }
 
     pub(super) async fn upload(&self, from: &Path, key: &str) -> Result<u64, StoreError> {
@@ -389,8 +390,14 @@ impl Bucket {
         let filled = async {
             let mut file = tokio::fs::File::create_new(&temporary).await.map_err(write)?;
             let mut chunks = answer.into_stream();
+            let mut received = 0;
             while let Some(chunk) = chunks.try_next().await.map_err(self.fail(Attempt::Read, key))? {
+                received += chunk.len() as u64;
                 file.write_all(&chunk).await.map_err(write)?;
+            }
+            if received != size_bytes {
+                let why = format!("{received} of {size_bytes} bytes came");
+                return Err(StoreError::Unavailable { action: "read", uri: self.uri(key), why });
             }
             file.flush().await.map_err(write)?;
             file.sync_all().await.map_err(write)
