@@ -59,17 +59,22 @@ class Server:
     """The server, its data in a temporary directory. `stop` and `start` play an outage without losing data."""
 
     def __init__(self, *buckets: str) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="s3-"))
+        self.directory = None
         self.buckets = buckets or ("bucket",)
         self.process = None
         self.ports = free_ports(10)
         self.endpoint = f"http://127.0.0.1:{self.ports[0]}"
+
+    def _prepare(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="s3-"))
         identity = {"name": "test", "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
                     "actions": ["Admin", "Read", "List", "Tagging", "Write"]}
         (self.directory / "s3.json").write_text(json.dumps({"identities": [identity]}))
         (self.directory / "data").mkdir()
 
     def start(self) -> "Server":
+        if self.directory is None:
+            self._prepare()
         s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc, iceberg, lance = self.ports
         sockets = f"-filer.localSocket={self.directory}/f.sock", f"-s3.localSocket={self.directory}/s.sock"
         options = [
@@ -144,8 +149,9 @@ class Server:
 
     def __exit__(self, *_) -> None:
         self.stop()
-        self.log.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self.directory:
+            self.log.close()
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class FaultProxy:
