@@ -23,6 +23,9 @@ pub const ENCODING_KEY: &str = "streamcast.encoding";
 /// The deepest nesting of a column. A level takes three in the JSON of a table, and its readers stop at 128.
 pub const MAX_TABLE_NESTING: usize = 36;
 
+/// The widest values of a fixed width, in bytes: nulls take as much.
+const MAX_WIDTH_BYTES: u32 = 1 << 20;
+
 const FIELD_ID_KEY: &str = parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 
 /// The columns of a log: offset, declared columns, stamp, each node with its field id.
@@ -38,7 +41,8 @@ impl Layout {
     /// The layout of rows with `schema`.
     ///
     /// # Errors
-    /// [`ColumnsError::Layout`] if a column is nested deeper than [`MAX_TABLE_NESTING`] or has a reserved name.
+    /// [`ColumnsError::Layout`] if a column is nested deeper than [`MAX_TABLE_NESTING`], has a reserved name, has bytes of
+    /// a width that no file has, or has a name that is another's path, such as `a.b` beside a struct `a` with a field `b`.
     pub fn new(schema: &Schema) -> Result<Self, ColumnsError> {
         for column in schema.columns() {
             if [OFFSET_COLUMN, STAMP_COLUMN].contains(&column.name.as_str()) {
@@ -50,13 +54,23 @@ impl Layout {
                     column.name
                 )));
             }
+            if let Some(width) = odd_width(&column.kind) {
+                return Err(ColumnsError::Layout(format!(
+                    "the column {:?} has values of {width} bytes; 1 to {MAX_WIDTH_BYTES} are possible",
+                    column.name
+                )));
+            }
         }
         let mut fields = vec![Field::new(OFFSET_COLUMN, DataType::Int64, false)];
         fields.extend(schema.columns().iter().map(plain_field));
         fields.push(Field::new(STAMP_COLUMN, DataType::Int64, false));
         let mut last = 0;
         let fields = number(&fields.into_iter().map(Arc::new).collect(), &mut last);
-        Ok(Self { schema: Arc::new(schema.clone()), arrow: Arc::new(arrow::datatypes::Schema::new(fields)) })
+        let arrow = Arc::new(arrow::datatypes::Schema::new(fields));
+        let layout = Self { schema: Arc::new(schema.clone()), arrow };
+        // What no table can have is told now, and not when there are rows.
+        layout.iceberg_schema()?;
+        Ok(layout)
     }
 
     /// The declared columns.
@@ -154,6 +168,16 @@ fn depth(kind: &ColumnKind) -> usize {
         ColumnKind::Struct(fields) => 1 + fields.as_slice().iter().map(|column| depth(&column.kind)).max().unwrap_or(0),
         ColumnKind::Map(element) | ColumnKind::List(element) => 1 + depth(&element.kind),
         _ => 0,
+    }
+}
+
+/// The width of bytes in a column that is none for a file.
+fn odd_width(kind: &ColumnKind) -> Option<u32> {
+    match kind {
+        ColumnKind::Binary { width_bytes, .. } => width_bytes.filter(|width| !(1..=MAX_WIDTH_BYTES).contains(width)),
+        ColumnKind::Struct(fields) => fields.as_slice().iter().find_map(|column| odd_width(&column.kind)),
+        ColumnKind::Map(element) | ColumnKind::List(element) => odd_width(&element.kind),
+        _ => None,
     }
 }
 

@@ -56,6 +56,27 @@ fn deep_nesting() {
 }
 
 #[test]
+fn columns_that_no_table_has() {
+    let table = [
+        (r#"{"a":{"type":"string","contentEncoding":"base64","format":"bytes0"}}"#, "0 bytes"),
+        (
+            r#"{"a":{"type":"array","items":{"type":"string","contentEncoding":"base64","format":"bytes2000000000"}}}"#,
+            "2000000000",
+        ),
+        (
+            r#"{"a":{"type":"object","properties":{"b":{"type":"integer"}},"required":["b"]},"a.b":{"type":"integer"}}"#,
+            "a.b",
+        ),
+    ];
+    for (specs, why) in table {
+        let error = Layout::new(&schema(specs)).expect_err(specs).to_string();
+        assert!(error.starts_with("the schema cannot be a table: ") && error.contains(why), "{error}");
+    }
+    let odd = r#"{"a":{"type":"integer"},"":{"type":"integer"},"x.y":{"type":"integer"},"_":{"type":"integer"}}"#;
+    Layout::new(&schema(odd)).expect("a layout");
+}
+
+#[test]
 fn large_strings() {
     let directory = tempfile::tempdir().expect("a directory");
     let layout = Layout::new(&schema(r#"{"s":{"type":"string"},"n":{"type":"integer"}}"#)).expect("a layout");
@@ -104,7 +125,7 @@ fn any_file() -> (Layout, Vec<u8>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn damaged_files_are_errors_or_rows(

@@ -131,7 +131,7 @@ fn damaged_lines_are_told_by_their_offset() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn any_rows_come_back(
