@@ -83,7 +83,7 @@ fn other_shapes_of_the_same_rows_are_read() {
         })
         .collect();
     assert_same(&read_fixture(&layout, "foreign.parquet"), &expected);
-    for codec in ["none", "gzip", "brotli", "zstd"] {
+    for codec in ["none", "snappy", "gzip", "brotli", "zstd"] {
         assert_same(&read_fixture(&layout, &format!("codec_{codec}.parquet")), &expected[..5]);
     }
     let file = describe(Source::file(&fixture("foreign.parquet")).expect("opens"), &layout, "file:///x");

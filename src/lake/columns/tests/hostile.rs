@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::support::{assert_same, canonical, path, read_file, schema, seal, stored};
+use crate::lake::columns::rows::Rows;
 use crate::lake::columns::{FileRows, Layout, Source, WriteOptions, describe, merge};
 
 #[test]
@@ -157,5 +158,38 @@ proptest! {
                 }
             }
         });
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_lines_are_errors_or_rows(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        const SPECS: &str = r#"{"a":{"type":["integer","null"]},"s":{"type":"string"},"f":{"type":"number","format":"float"},
+            "b":{"type":"boolean"},"x":{"type":["string","null"],"contentEncoding":"base16","format":"bytes2"},
+            "l":{"type":["array","null"],"items":{"type":["string","null"]}},"y":{"type":"string","contentEncoding":"base64"},
+            "m":{"type":"object","additionalProperties":{"type":["object","null"],"properties":{
+                "i":{"type":"integer","format":"int32"}},"required":["i"]}}}"#;
+        const LINE: &str = concat!(
+            r#"{"a":-12,"s":"a\u0001\"é","f":0.25,"b":true,"x":"00ff","l":["\n",null],"y":"AQI=","#,
+            r#""m":{"k":{"i":7},"":null}}"#,
+        );
+        let layout = Layout::new(&schema(SPECS)).expect("a layout");
+        let mut rows = Rows::new(layout.clone());
+        rows.push(1, 0, LINE.as_bytes()).expect("a row");
+        let mut line = LINE.as_bytes().to_vec();
+        for (place, value) in changes {
+            let place = place.index(line.len());
+            line[place] = value;
+        }
+        if let Some(cut) = cut {
+            line.truncate(cut.index(line.len()));
+        }
+        if rows.push(2, 0, &line).is_ok() {
+            let batch = rows.finish().expect("a batch");
+            prop_assert_eq!(batch.num_rows(), 2);
+        }
     }
 }
