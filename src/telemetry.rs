@@ -3,9 +3,8 @@
 //! A shard or the writer is the only writer of its own counters; `/stats`, `/metrics` and the console read
 //! them with relaxed loads. Names carry their unit; `_total` only ever grows.
 
-use std::sync::Arc;
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
 /// Everything that is observed of one broker process.
@@ -76,6 +75,96 @@ pub struct StreamCounters {
     /// The largest distance of a subscriber from the end of its feed, in frames, since the console last looked: a shard
     /// raises it with `fetch_max`, the console takes it with `swap(0)`.
     pub peak_lag_frames: AtomicI64,
+    /// Its sealed files and its table.
+    pub lake: LakeCounters,
+}
+
+/// What is known of a stream's files. Ends are -1 where there is no lake.
+#[derive(Default)]
+pub struct LakeCounters {
+    /// Everything before this offset is in files, plus one; 0 where that is not known.
+    sealed_end_plus_one: AtomicI64,
+    /// Everything before this offset is in the table, plus one; 0 where that is not known.
+    published_end_plus_one: AtomicI64,
+    /// Files of the current log.
+    pub files: AtomicU64,
+    /// Their bytes.
+    pub file_bytes: AtomicU64,
+    /// The stamp of the first row that is not in the table, in microseconds; 0 if all are.
+    pub unpublished_since_us: AtomicI64,
+    /// Rows sealed by this process.
+    pub sealed_rows_total: AtomicU64,
+    /// Files merged by this process.
+    pub merged_files_total: AtomicU64,
+    /// Passes that failed.
+    pub errors_total: AtomicU64,
+    /// What went wrong last, and when; `None` since it went well again.
+    last_error: Mutex<Option<(SystemTime, String)>>,
+}
+
+/// What a look at a stream's files gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LakeNumbers {
+    /// Everything before this offset is in files.
+    pub sealed_end: i64,
+    /// Everything before this offset is in the table.
+    pub published_end: i64,
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The lowest stamp in a file that is not in the table, in microseconds.
+    pub unpublished_since_us: Option<i64>,
+}
+
+impl LakeCounters {
+    /// Takes in what a look at the files gave.
+    pub fn saw(&self, numbers: &LakeNumbers) {
+        self.sealed_end_plus_one.store(numbers.sealed_end.saturating_add(1), Relaxed);
+        self.published_end_plus_one.store(numbers.published_end.saturating_add(1), Relaxed);
+        self.files.store(numbers.files, Relaxed);
+        self.file_bytes.store(numbers.bytes, Relaxed);
+        if let Some(since_us) = numbers.unpublished_since_us {
+            self.unpublished_since_us.store(since_us, Relaxed);
+        }
+    }
+
+    /// Everything before this offset is in files, if that is known.
+    #[must_use]
+    pub fn sealed_end(&self) -> Option<i64> {
+        self.sealed_end_plus_one.load(Relaxed).checked_sub(1).filter(|end| *end >= 0)
+    }
+
+    /// Everything before this offset is in the table, if that is known.
+    #[must_use]
+    pub fn published_end(&self) -> Option<i64> {
+        self.published_end_plus_one.load(Relaxed).checked_sub(1).filter(|end| *end >= 0)
+    }
+
+    /// How long ago the first row that is not in the table was taken, in seconds; 0 if all are there.
+    #[must_use]
+    pub fn lag_s(&self, wall: SystemTime) -> f64 {
+        let since_us = self.unpublished_since_us.load(Relaxed);
+        let now_us = wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
+        if since_us <= 0 { 0.0 } else { (now_us - since_us).max(0) as f64 / 1e6 }
+    }
+
+    /// Something went wrong.
+    pub fn failed(&self, error: String) {
+        self.errors_total.fetch_add(1, Relaxed);
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((SystemTime::now(), error));
+    }
+
+    /// It went well again.
+    pub fn went_well(&self) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What is wrong now, and since when it was last tried.
+    #[must_use]
+    pub fn last_error(&self) -> Option<(SystemTime, String)> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl StreamCounters {
@@ -96,6 +185,7 @@ impl StreamCounters {
             refused_frames_total: AtomicU64::new(0),
             queued_rows: AtomicI64::new(0),
             peak_lag_frames: AtomicI64::new(0),
+            lake: LakeCounters::default(),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! From a configuration to the streams in service: schemas compiled, logs declared, documents written.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::error::BrokerError;
+use super::tables::{Place, StreamDocuments};
 use crate::config::{Config, Slow, StreamConfig};
 use crate::http::console;
 use crate::journal::{Journal, StreamRecord, StreamSpec};
-use crate::lake;
+use crate::lake::mover::Lake;
 use crate::schema::Schema;
 use crate::session::{Catalog, CatalogBounds, ServedStream, StreamSettings};
 use crate::stream::offsets::FIRST_OFFSET;
@@ -30,6 +30,7 @@ pub(super) fn build(
     config: &Config,
     managed: Option<&[String]>,
     journal: &mut Journal,
+    lake: &Lake,
     telemetry: &Arc<Telemetry>,
     shards: usize,
 ) -> Result<Built, BrokerError> {
@@ -55,13 +56,19 @@ pub(super) fn build(
             Some(spec) => Some(journal.declare(&spec)?),
             None => None,
         };
-        let metadata = record.as_ref().map(|record| documents(journal.root(), record)).transpose()?;
         let counters = counters_of(declared, record.as_ref());
+        let documents = match (&record, &schema) {
+            (Some(record), Some(schema)) => {
+                let place = Place { config, declared, root: journal.root() };
+                Some(place.settle(lake, record, schema, &counters)?)
+            }
+            _ => None,
+        };
         if let Some(record) = &record {
             journal.attach_counters(record.id, Arc::clone(&counters));
         }
         telemetry.add_stream(Arc::clone(&counters));
-        let parts = Parts { schema, record, metadata, counters };
+        let parts = Parts { schema, record, documents, counters };
         let settings = settings(config, declared);
         catalog = catalog.with(Arc::new(served(declared, settings, catalog.next_place(), shards, parts)));
     }
@@ -124,7 +131,7 @@ pub(super) fn counters_of(declared: &StreamConfig, record: Option<&StreamRecord>
 pub(super) struct Parts {
     pub(super) schema: Option<Schema>,
     pub(super) record: Option<StreamRecord>,
-    pub(super) metadata: Option<(String, String)>,
+    pub(super) documents: Option<StreamDocuments>,
     pub(super) counters: Arc<StreamCounters>,
 }
 
@@ -146,19 +153,13 @@ pub(super) fn served(
         first_offset: record.map_or(FIRST_OFFSET, |record| record.first_offset),
         created_us: record.map_or(0, |record| record.created_us),
         floor: record.and_then(|record| record.floor),
-        metadata: parts.metadata,
+        retired: parts.documents.as_ref().and_then(|documents| documents.retired),
+        metadata: parts.documents.map(|documents| documents.uris),
         settings,
-        retired: None,
         home_shard: place as usize % shards,
         counters: parts.counters,
         waiting_shards: [const { AtomicU64::new(0) }; 4],
     }
-}
-
-/// Makes sure of the stream's documents and names them.
-pub(super) fn documents(root: &Path, record: &StreamRecord) -> Result<(String, String), BrokerError> {
-    let document = lake::documents::ensure(root, record, &lake::documents::Declared::default())?;
-    Ok(lake::documents::uris(root, &document))
 }
 
 /// What is chosen for a stream.
@@ -186,6 +187,6 @@ fn console_stream(place: u32, config: &Config) -> ServedStream {
         ..settings(config, &declared)
     };
     let counters = Arc::new(StreamCounters::new(console::STREAM, false, None));
-    let parts = Parts { schema: None, record: None, metadata: None, counters };
+    let parts = Parts { schema: None, record: None, documents: None, counters };
     ServedStream { home_shard: 0, ..served(&declared, settings, place, 1, parts) }
 }

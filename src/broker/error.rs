@@ -4,6 +4,7 @@ use crate::auth::AuthError;
 use crate::http::HttpError;
 use crate::journal::JournalError;
 use crate::lake::LakeError;
+use crate::lake::mover::MoverError;
 use crate::registry::RegistryError;
 use crate::schema::SchemaError;
 use streamcast_shards::cores::CoreError;
@@ -43,6 +44,9 @@ pub enum BrokerError {
     /// The registry of streams that are declared at run time.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The files and tables behind the journal.
+    #[error(transparent)]
+    Mover(#[from] MoverError),
     /// The HTTP side.
     #[error(transparent)]
     Http(#[from] HttpError),

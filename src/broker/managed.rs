@@ -164,6 +164,8 @@ fn declared(stream: &Serve) -> StreamConfig {
         group_commit: definition.group_commit,
         sort_by: definition.sort_by.clone(),
         max_replay: definition.max_replay,
+        published: stream.profile.published.clone(),
+        replay_published: definition.replay_published,
         limits: Limits {
             max_backlog_frames: definition.limits.max_backlog,
             max_inbound_rows: definition.limits.max_inbound,

@@ -11,7 +11,9 @@ mod signals;
 mod streams;
 #[cfg(test)]
 mod streams_tests;
+mod tables;
 
 pub use error::BrokerError;
 pub use running::{Broker, run};
 pub use streams::Streams;
+pub use tables::{lake_settings, mover_settings};

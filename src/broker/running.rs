@@ -18,13 +18,14 @@ use super::build::{self, Built};
 use super::delivery::Delivery;
 use super::error::BrokerError;
 use super::streams::Streams;
-use super::{access, managed, notify, signals};
+use super::{access, managed, notify, signals, tables};
 use crate::auth::Gate;
 use crate::batches::{Answers, Directory, HTTP_SHARD, Service};
 use crate::config::Config;
 use crate::http::{self, HttpHandle, HttpSettings};
 use crate::journal::reader::Readers;
 use crate::journal::{self, JournalSettings, Writer};
+use crate::lake::mover::{Lake, Unfinished};
 use crate::registry::Registry;
 use crate::session::{self, CatalogCell, LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
 use crate::telemetry::Telemetry;
@@ -51,6 +52,7 @@ pub struct Broker {
     streams: Arc<Streams>,
     registry: Registry,
     gate: Gate,
+    lake: Arc<Lake>,
     stop_timeout: Duration,
 }
 
@@ -79,11 +81,16 @@ impl Broker {
         let mut journal = journal::open(&config.root, settings)?;
         let registry = managed::open(config, journal.root())?;
         let names = registry.is_managed().then(|| registry.names());
-        let built = build::build(config, names.as_deref(), &mut journal, &telemetry, shards)?;
         let path = journal.path().to_owned();
-        let archive: Arc<dyn journal::Archive> = Arc::new(journal::NoArchive);
-        let readers =
-            Readers::start(&path, &archive, config.reader_threads as usize, &plan.background, Arc::clone(&telemetry))?;
+        let lake = Arc::new(Lake::open(journal.root(), &path, &tables::lake_settings(config, &plan.background))?);
+        let built = build::build(config, names.as_deref(), &mut journal, &lake, &telemetry, shards)?;
+        let readers = Readers::start(
+            &path,
+            &lake.archive(),
+            config.reader_threads as usize,
+            &plan.background,
+            Arc::clone(&telemetry),
+        )?;
         let (peers, inboxes) = channels(shards).map_err(BrokerError::Thread)?;
         let senders: Vec<_> = peers.iter().map(|peer| peer.inbox.clone()).collect();
         let Built { catalog, console } = built;
@@ -93,6 +100,7 @@ impl Broker {
         let delivery = Delivery::new(Arc::clone(&catalog), senders.clone(), answers.clone());
         let validators = journal.validators()?;
         let writer = journal.start(Box::new(delivery), Arc::clone(&telemetry), Some(plan.writer))?;
+        lake.start(writer.sender(), Arc::clone(&telemetry));
         let (jobs, all) = (writer.sender(), senders.clone());
         let streams = Arc::new(Streams::new(
             config.clone(),
@@ -102,6 +110,7 @@ impl Broker {
             all,
             Arc::clone(&telemetry),
             readers.handle(),
+            Arc::clone(&lake),
         ));
         let batches = Arc::new(Service::new(
             Arc::clone(&streams) as Arc<dyn Directory>,
@@ -131,6 +140,7 @@ impl Broker {
             streams,
             registry,
             gate,
+            lake,
             stop_timeout: config.stop_timeout,
         };
         // Before anybody can connect: an unknown stream would end long-running clients for good.
@@ -254,6 +264,7 @@ impl Broker {
         if !self.registry.close(deadline.saturating_duration_since(Instant::now()) / 2) {
             tracing::warn!("an operation of the registry is still under way; it is taken up at the next start");
         }
+        self.finish_tables(deadline);
         // An open reader would keep the write-ahead log's file from being folded in.
         drop(self.readers);
         let committed =
@@ -273,6 +284,25 @@ impl Broker {
         self.http.stop(Duration::from_millis(500));
         committed?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Has everything that is committed sealed and published, within the time that is left.
+    fn finish_tables(&self, deadline: Instant) {
+        // What was queued is committed when the errand is run.
+        if let Err(error) = self.streams.errand(|_| ()) {
+            tracing::warn!(%error, "the last rows may stay in the journal");
+        }
+        for left in self.lake.stop(deadline) {
+            let Unfinished { stream, unsealed_rows, unpublished_rows, error } = left;
+            let error = error.unwrap_or_default();
+            tracing::warn!(
+                stream,
+                unsealed_rows,
+                unpublished_rows,
+                error,
+                "rows are not in the table yet; they are safe and follow after the next start"
+            );
+        }
     }
 
     fn connections(&self) -> isize {

@@ -14,10 +14,12 @@ use streamcast_shards::inbox::InboxSender;
 
 use super::build::{self, Parts};
 use super::error::BrokerError;
+use super::tables::Place;
 use crate::batches::Directory;
 use crate::config::{Config, StreamConfig};
 use crate::journal::reader::{Page, PageRequest, ReaderHandle};
 use crate::journal::{Errand, Job, JobSender, Office, StreamRecord};
+use crate::lake::mover::Lake;
 use crate::session::{Catalog, CatalogCell, Remote, ServedStream};
 use crate::telemetry::Telemetry;
 use crate::wire::row::row_of_frame;
@@ -38,6 +40,7 @@ pub struct Streams {
     inboxes: Vec<InboxSender<Command<Remote>>>,
     telemetry: Arc<Telemetry>,
     readers: ReaderHandle,
+    lake: Arc<Lake>,
     /// How many streams came into service.
     started: AtomicU64,
     /// Held through a change, so that changes come one after the other.
@@ -59,9 +62,10 @@ impl Streams {
         inboxes: Vec<InboxSender<Command<Remote>>>,
         telemetry: Arc<Telemetry>,
         readers: ReaderHandle,
+        lake: Arc<Lake>,
     ) -> Self {
         let started = AtomicU64::new(config.streams.len() as u64);
-        Self { config, root, catalog, jobs, inboxes, telemetry, readers, started, changing: Mutex::new(()) }
+        Self { config, root, catalog, jobs, inboxes, telemetry, readers, lake, started, changing: Mutex::new(()) }
     }
 
     /// How many streams came into service in this process, those of the configuration included.
@@ -128,6 +132,12 @@ impl Streams {
         self.catalog.current().find(name).cloned()
     }
 
+    /// The files and tables behind the streams.
+    #[must_use]
+    pub fn lake(&self) -> &Arc<Lake> {
+        &self.lake
+    }
+
     /// Where jobs for the writer go.
     #[must_use]
     pub fn jobs(&self) -> &JobSender {
@@ -168,8 +178,12 @@ impl Streams {
                 (Some(record), counters)
             }
         };
-        let metadata = match record.as_ref().map(|record| build::documents(&self.root, record)).transpose() {
-            Ok(metadata) => metadata,
+        let settled = record.as_ref().zip(schema.as_ref()).map(|(record, schema)| {
+            let place = Place { config: &self.config, declared, root: &self.root };
+            place.settle(&self.lake, record, schema, &counters)
+        });
+        let documents = match settled.transpose() {
+            Ok(documents) => documents,
             Err(error) => {
                 if let Some(record) = &record {
                     let id = record.id;
@@ -178,7 +192,7 @@ impl Streams {
                 return Err(error);
             }
         };
-        let mut parts = Some(Parts { schema, record, metadata, counters: Arc::clone(&counters) });
+        let mut parts = Some(Parts { schema, record, documents, counters: Arc::clone(&counters) });
         let settings = build::settings(&self.config, declared);
         let catalog = self.catalog.change(|catalog| match parts.take() {
             Some(parts) => {
@@ -216,6 +230,12 @@ impl Streams {
             std::thread::sleep(STOP_POLL);
         }
         if let Some(id) = stream.journal_id {
+            // Everything that was queued before is committed when the errand is run.
+            self.errand(|_| ())?;
+            if self.lake.maintains(id) {
+                self.lake.flush(name)?;
+            }
+            self.lake.remove(id);
             self.errand(move |office| office.detach(id))?;
         }
         self.telemetry.remove_stream(counters);

@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::access;
 use super::error::{ConfigError, Source};
+use super::lake::{self, Lake};
 use super::model::{Config, CoreRequest, Log, LogLevel, Stats};
 use super::table::{At, Table, describe, nearest, short, whole};
 use super::{registry, stream};
@@ -68,7 +69,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
         let span = entry.span();
         let DeValue::Table(entries) = entry.into_inner() else { return Err(not_a_table(span)) };
         let table = Table::new(source, "a [[stream]]", span, entries);
-        let stream = stream::read(table, directory, config.transport_max_bytes)?;
+        let stream = stream::read(table, directory, config.transport_max_bytes, &config.lake)?;
         if let Some(first) = seen.get(&stream.value.name) {
             let line = text[..first.start].matches('\n').count() + 1;
             let name = short(&stream.value.name);
@@ -111,23 +112,14 @@ fn server(top: &mut Table<'_>, directory: &Path) -> Result<Config, ConfigError> 
     set(&mut config.insecure, top.boolean("insecure")?);
     (config.auth, config.tls) = access::read(top, directory)?;
     set(&mut config.log, log(top)?);
-    config.registry = registry::read(top, published)?;
+    config.registry = registry::read(top, lake::published)?;
     if let Some(At { value, span }) = top.text("control_listen")? {
         let address = parse_listen(&value).map_err(|message| top.source.error(span, message))?;
         config.control_listen = Some(address);
     }
+    config.s3 = lake::s3(top)?;
+    set(&mut config.lake, lake::lake(top, "[lake]", &Lake::default())?);
     Ok(config)
-}
-
-/// Where tables of a storage profile are published.
-fn published(table: &mut Table<'_>) -> Result<Option<String>, ConfigError> {
-    let Some(At { value, span }) = table.text("published")? else { return Ok(None) };
-    let trimmed = value.trim_end_matches('/');
-    if !trimmed.starts_with("file:///") && !trimmed.starts_with("s3://") {
-        let message = "`published` must be a place such as \"s3://bucket/prefix\" or \"file:///srv/tables\"";
-        return Err(table.source.error(span, message));
-    }
-    Ok(Some(trimmed.to_owned()))
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {

@@ -4,6 +4,7 @@ mod access;
 mod check;
 mod error;
 mod file;
+mod lake;
 mod model;
 mod registry;
 mod schema;
@@ -14,6 +15,7 @@ pub use access::{Auth, Tls};
 pub use check::{EXAMPLE, load_schema};
 pub use error::ConfigError;
 pub use file::{MAX_CORE, parse_cores, parse_level, parse_listen};
+pub use lake::{Lake, S3};
 pub use model::{Config, CoreRequest, Keepalive, Limits, Log, LogLevel, Slow, Stats, StreamConfig};
 pub use registry::{HistoryGuard, Registry, StorageProfile};
 

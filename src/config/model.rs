@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::access::{Auth, Tls};
+use super::lake::{Lake, S3};
 use super::registry::Registry;
 
 /// Everything a broker needs to know before it starts. `Config::default()` serves nothing on loopback.
@@ -46,6 +47,10 @@ pub struct Config {
     pub registry: Option<Registry>,
     /// Where the HTTP side listens as well, and then alone answers the control API.
     pub control_listen: Option<SocketAddr>,
+    /// How S3 is reached.
+    pub s3: S3,
+    /// How rows are moved, for streams that do not say otherwise.
+    pub lake: Lake,
     /// The streams, in the order they were declared. Names are distinct.
     pub streams: Vec<StreamConfig>,
 }
@@ -71,6 +76,8 @@ impl Default for Config {
             log: Log::default(),
             registry: None,
             control_listen: None,
+            s3: S3::default(),
+            lake: Lake::default(),
             streams: Vec::new(),
         }
     }
@@ -182,6 +189,12 @@ pub struct StreamConfig {
     /// What happens to a subscriber that falls further behind than `limits.max_backlog_frames`.
     pub slow: Slow,
     pub limits: Limits,
+    /// URI below which its tables are: `file:///prefix` or `s3://bucket/prefix`. `None` is in the data root.
+    pub published: Option<String>,
+    /// Whether replays read the published table, too (wire.md section 7.2).
+    pub replay_published: bool,
+    /// How its rows are moved; `None` as all.
+    pub lake: Option<Lake>,
 }
 
 impl StreamConfig {
@@ -198,6 +211,9 @@ impl StreamConfig {
             max_replay: Some(100_000),
             slow: Slow::default(),
             limits: Limits::default(),
+            published: None,
+            replay_published: false,
+            lake: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use toml::de::DeValue;
 
 use super::error::ConfigError;
 use super::file::{path_in, read_text};
+use super::lake::{self, Lake};
 use super::model::{Limits, Slow, StreamConfig};
 use super::schema::{object_from_toml, parse_json, parse_json_file, without_position};
 use super::table::{At, Table, describe, short, whole};
@@ -32,6 +33,7 @@ pub(super) fn read(
     mut table: Table<'_>,
     directory: &Path,
     transport_max_bytes: u32,
+    lake_default: &Lake,
 ) -> Result<At<StreamConfig>, ConfigError> {
     let name = table.text("name")?;
     let written = schema(&mut table, directory)?;
@@ -42,6 +44,9 @@ pub(super) fn read(
     let max_replay = max_replay(&mut table)?;
     let slow = table.take("slow");
     let limits = limits(&mut table, transport_max_bytes)?;
+    let published = lake::published(&mut table)?;
+    let replay_published = table.boolean("replay_published")?;
+    let lake = lake::lake(&mut table, "[stream.lake]", lake_default)?;
     table.finish()?;
 
     let Some(name) = name else {
@@ -87,6 +92,14 @@ pub(super) fn read(
         needs_log(&table, "slow = \"replay\"", entry, stream.slow == Slow::Replay, stream.durable)?;
     }
     stream.limits = limits;
+    if !stream.durable && (published.is_some() || replay_published == Some(true) || lake.is_some()) {
+        let message = "`published`, `replay_published` and [stream.lake] need a durable stream; give this one a schema \
+                       and `durable = true`, or drop them";
+        return Err(table.error(message));
+    }
+    stream.published = published;
+    stream.replay_published = replay_published.unwrap_or(false);
+    stream.lake = lake;
     Ok(At { value: stream, span: name.span })
 }
 

@@ -106,6 +106,8 @@ fn every_key_arrives() {
         log: Log { level: LogLevel::Debug, json: Some(true) },
         registry: None,
         control_listen: None,
+        s3: S3::default(),
+        lake: Lake::default(),
         streams: vec![first, second],
     };
     assert_eq!(config, expected);
@@ -160,6 +162,9 @@ fn the_examples_comments_show_the_defaults() {
     assert_eq!(shown.streams[1].limits.max_message_bytes, Some(1 << 20));
     let mut streams = shown.streams.clone();
     streams[1].limits.max_message_bytes = None;
+    assert_eq!(streams[1].published.take().as_deref(), Some("s3://bucket/prefix"));
+    assert_eq!(shown.s3.path_style, Some(true));
+    assert!(shown.s3.endpoint.is_some() && shown.s3.region.is_some() && shown.s3.profile.is_some());
     assert_eq!(shown.log, Log { level: LogLevel::Info, json: Some(false) });
     let (root, log) = (PathBuf::from("data"), Log::default());
     assert_eq!(shown.root, Path::new("/etc/s/data"));
@@ -173,7 +178,7 @@ fn the_examples_comments_show_the_defaults() {
     assert_eq!(shown.auth.policy, Some("/etc/s/policy.toml".into()));
     assert_eq!(shown.tls.client_ca, Some("/etc/s/client-ca.pem".into()));
     let (auth, tls) = (Auth::default(), Tls::default());
-    assert_eq!(Config { streams, root, log, auth, tls, registry: None, ..shown }, plain);
+    assert_eq!(Config { streams, root, log, auth, tls, registry: None, s3: S3::default(), ..shown }, plain);
 }
 
 /// The documentation has a row for every key of the example.

@@ -52,6 +52,8 @@ pub struct Intent {
     pub path: PathBuf,
     /// What it holds, once it was complete and a table was about to be told of it.
     pub file: Option<DataFile>,
+    /// When it was noted, in microseconds.
+    pub created_us: i64,
 }
 
 /// The open catalog. Shared by all tasks of a process; the data root's lock keeps other processes away.
@@ -79,7 +81,11 @@ impl Catalog {
         let connection = sql::open(&path)?;
         let fail = |source| CatalogError::Sql { action: "begin a writer epoch", path: path.clone(), source };
         let epoch: i64 = connection
-            .query_row("UPDATE meta SET writer_epoch = writer_epoch + 1 RETURNING writer_epoch", [], |row| row.get(0))
+            .query_row(
+                "UPDATE meta SET writer_epoch = max(writer_epoch + 1, ?1) RETURNING writer_epoch",
+                [now_us() / 1000],
+                |row| row.get(0),
+            )
             .map_err(fail)?;
         let catalog = Self {
             root: root.to_owned(),
@@ -92,7 +98,8 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// How often the catalog was opened: tells commits of this process from those of one before.
+    /// Grows with every opening, here or elsewhere, because it is the time of it in milliseconds if that is higher: tells
+    /// commits of this process from those of one before.
     #[must_use]
     pub fn writer_epoch(&self) -> u64 {
         self.writer_epoch
@@ -183,8 +190,8 @@ impl Catalog {
     pub fn intents(&self) -> Result<Vec<Intent>, CatalogError> {
         let connection = self.lock();
         let read = || -> rusqlite::Result<Vec<_>> {
-            let mut statement =
-                connection.prepare("SELECT log, tier, path, description FROM intents ORDER BY created_us")?;
+            let mut statement = connection
+                .prepare("SELECT log, tier, path, description, created_us FROM intents ORDER BY created_us")?;
             let rows = statement.query_map([], |row| {
                 let path: String = row.get(2)?;
                 let description: Option<String> = row.get(3)?;
@@ -193,6 +200,7 @@ impl Catalog {
                     tier: Tier::parse(row.get_ref(1)?.as_str()?),
                     path: rows::absolute(&self.root, &path),
                     file: description.as_deref().and_then(rows::parse_description),
+                    created_us: row.get(4)?,
                 })
             })?;
             rows.collect()
@@ -229,17 +237,11 @@ impl Catalog {
     }
 
     /// Puts `new`, which follow each other, in the place of the files within their range. What these leave behind is
-    /// deleted from `local_due_us` on, and in the table's store from `table_due_us` on.
+    /// deleted from `due_us` on, but for files that the table had: those go when the table lets go of them.
     ///
     /// # Errors
     /// When SQLite refuses, or files reach over the ends of the range.
-    pub fn replace(
-        &self,
-        log: LogId,
-        new: &[NewFile],
-        local_due_us: i64,
-        table_due_us: i64,
-    ) -> Result<Arc<LogView>, CatalogError> {
+    pub fn replace(&self, log: LogId, new: &[NewFile], due_us: i64) -> Result<Arc<LogView>, CatalogError> {
         let Some(view) = self.log(log) else {
             return Err(CatalogError::NoLog { stream: String::new(), log: format!("{}", log.0) });
         };
@@ -252,11 +254,8 @@ impl Catalog {
         }
         self.change(log, "replace files", |transaction| {
             for file in &old {
-                if file.published {
-                    discard(transaction, log, &file.uri, table_due_us)?;
-                }
                 if let Some(path) = file.path.as_deref().filter(|_| !(file.published && file.is_shared())) {
-                    discard(transaction, log, &format!("file://{}", path.display()), local_due_us)?;
+                    discard(transaction, log, &format!("file://{}", path.display()), due_us)?;
                 }
                 let sql = "DELETE FROM files WHERE log = ?1 AND start_offset = ?2";
                 transaction.execute(sql, params![log.0, file.start])?;

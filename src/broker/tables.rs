@@ -1,0 +1,83 @@
+//! A stream's documents and its place in the lake, from the configuration.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::error::BrokerError;
+use crate::config::{self, Config, StreamConfig};
+use crate::journal::StreamRecord;
+use crate::lake::documents::{self, Declared};
+use crate::lake::mover::{Lake, LakeSettings, LakeStream, MoverSettings};
+use crate::lake::store::{S3Config, StoreConfig};
+use crate::schema::Schema;
+use crate::telemetry::StreamCounters;
+
+/// What the documents of a stream say that its connections have to know.
+pub(super) struct StreamDocuments {
+    /// Where they are: the plain copy and the hint.
+    pub(super) uris: (String, String),
+    /// When the stream was retired, in microseconds, and where it ends.
+    pub(super) retired: Option<(i64, i64)>,
+}
+
+/// Where a stream comes from.
+pub(super) struct Place<'a> {
+    pub(super) config: &'a Config,
+    pub(super) declared: &'a StreamConfig,
+    pub(super) root: &'a Path,
+}
+
+impl Place<'_> {
+    /// Makes sure of the stream's documents and takes it into the lake.
+    pub(super) fn settle(
+        &self,
+        lake: &Lake,
+        record: &StreamRecord,
+        schema: &Schema,
+        counters: &Arc<StreamCounters>,
+    ) -> Result<StreamDocuments, BrokerError> {
+        let published = self.declared.published.as_deref();
+        let declared = Declared { published, first_ts_us: None, bucket: lake.bucket(published) };
+        let document = documents::ensure(self.root, record, &declared)?;
+        let live = &document.live_log;
+        lake.add(&LakeStream {
+            record,
+            schema,
+            published: live.published.as_deref().unwrap_or_default(),
+            start_offset: live.start_offset,
+            replay_published: self.declared.replay_published || document.retirement.is_some(),
+            settings: mover_settings(self.declared.lake.as_ref().unwrap_or(&self.config.lake)),
+            counters: Arc::clone(counters),
+        })?;
+        Ok(StreamDocuments {
+            uris: documents::uris(self.root, &document),
+            retired: document.retirement.map(|retirement| (retirement.at, retirement.end_offset)),
+        })
+    }
+}
+
+/// What is chosen for moving rows.
+pub fn mover_settings(lake: &config::Lake) -> MoverSettings {
+    MoverSettings {
+        maintain: lake.maintain,
+        flush_every: lake.flush_every,
+        seal_every: lake.seal_every,
+        publish_every: lake.publish_every,
+        compact_every: lake.compact_every,
+        clean_every: lake.clean_every,
+        target_seal_bytes: lake.target_seal_bytes,
+        target_seal_rows: lake.target_seal_rows,
+        target_compact_bytes: lake.target_compact_bytes,
+        compact_min_files: lake.compact_min_files as usize,
+        local_max_bytes: lake.local_max_bytes,
+        local_retention: lake.local_retention,
+        snapshot_retention: lake.snapshot_retention,
+    }
+}
+
+/// What is chosen for the lake as a whole; background work may run on `cores`.
+pub fn lake_settings(config: &Config, cores: &[usize]) -> LakeSettings {
+    let config::S3 { endpoint, region, profile, path_style, allow_http, conditional_put } = config.s3.clone();
+    let s3 = S3Config { endpoint, region, profile, path_style, allow_http, conditional_put, ..S3Config::default() };
+    LakeSettings { store: StoreConfig { s3 }, cores: cores.to_vec() }
+}

@@ -1,0 +1,42 @@
+//! The threads of background work: on the background cores, and behind everything that somebody waits for.
+
+use std::io;
+
+use tokio::runtime::{Builder, Runtime};
+
+/// How far background work stands back where it shares a core with a shard or the writer.
+const NICENESS: libc::c_int = 10;
+
+/// Threads for work that blocks: sealing, merging, files.
+const MAX_BLOCKING_THREADS: usize = 8;
+
+/// Starts the runtime.
+///
+/// # Errors
+/// When its threads cannot start.
+pub(super) fn start(cores: &[usize]) -> io::Result<Runtime> {
+    let cores = cores.to_vec();
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
+        .thread_name("sc-lake")
+        .on_thread_start(move || stand_back(&cores))
+        .enable_all()
+        .build()
+}
+
+fn stand_back(cores: &[usize]) {
+    // A refusal is no reason not to work.
+    if !cores.is_empty() && !streamcast_shards::cores::confine_current_thread(cores) {
+        let error = io::Error::last_os_error();
+        tracing::warn!(?cores, %error, "cannot pin the thread; it runs wherever the system puts it");
+    }
+    // SAFETY: neither call touches memory of this process but the parameters; 0 is the calling thread.
+    unsafe {
+        // On Linux every thread has a niceness of its own.
+        libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS);
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // It never takes the core from a thread that just woke.
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters);
+    }
+}

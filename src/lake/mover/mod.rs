@@ -1,0 +1,26 @@
+//! Moving rows: from the journal into sealed files, into the table, and out of where they are not needed any more
+//! (docs/storage.md, "Moving rows").
+
+mod background;
+mod clean;
+mod compact;
+mod error;
+mod evict;
+mod lake;
+mod plan;
+mod publish;
+mod repair;
+mod replay;
+mod seal;
+mod settings;
+mod shared;
+mod stream;
+mod tasks;
+
+pub use error::MoverError;
+pub use lake::{Flushed, Lake, Unfinished};
+pub use settings::{LakeSettings, MoverSettings};
+pub use stream::LakeStream;
+
+#[cfg(test)]
+mod tests;
