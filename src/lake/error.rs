@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::store::StoreError;
+
 /// Why a stream's metadata documents cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum LakeError {
@@ -92,4 +94,7 @@ pub enum LakeError {
         /// Where it is.
         is: PathBuf,
     },
+    /// A bucket cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }

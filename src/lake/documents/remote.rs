@@ -8,6 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, ready};
 
 use super::files;
 use crate::lake::error::LakeError;
+use crate::lake::store::Store;
 
 /// Whole files by name. A put replaces a file as a whole and lasts when it returns.
 pub trait Objects: Debug + Send + Sync {
@@ -40,5 +41,35 @@ impl Objects for Disk {
 
     fn names<'a>(&'a self, directory: &'a str) -> BoxFuture<'a, Result<Vec<String>, LakeError>> {
         ready(files::names(Path::new(directory))).boxed()
+    }
+}
+
+impl Objects for Store {
+    fn get<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<Option<Vec<u8>>, LakeError>> {
+        async move { Ok(Store::get(self, uri).await?.map(Vec::from)) }.boxed()
+    }
+
+    fn put<'a>(&'a self, uri: &'a str, bytes: Vec<u8>) -> BoxFuture<'a, Result<(), LakeError>> {
+        async move { Ok(Store::put(self, uri, bytes.into()).await?) }.boxed()
+    }
+
+    fn delete<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<(), LakeError>> {
+        async move { Ok(Store::delete(self, uri).await?) }.boxed()
+    }
+
+    fn names<'a>(&'a self, directory: &'a str) -> BoxFuture<'a, Result<Vec<String>, LakeError>> {
+        async move {
+            let mut listing = self.list(directory)?;
+            let mut names = Vec::new();
+            loop {
+                let page = listing.next_page().await?;
+                if page.is_empty() {
+                    return Ok(names);
+                }
+                let below = page.iter().filter_map(|object| object.uri.strip_prefix(directory)?.strip_prefix('/'));
+                names.extend(below.filter(|name| !name.is_empty() && !name.contains('/')).map(str::to_owned));
+            }
+        }
+        .boxed()
     }
 }

@@ -66,7 +66,15 @@ fn append(root: &Path, sort_by: &[&str], range: std::ops::Range<i64>) {
             rows.ends.push(rows.body.len() as u32);
         }
         let ts_us = 1_700_000_000_000_000 + frame as i64;
-        let job = Job::Append(Append { stream: record.id, token: 0, claim: None, first_seq: None, rows, ts_us });
+        let job = Job::Append(Append {
+            stream: record.id,
+            token: 0,
+            claim: None,
+            first_seq: None,
+            rows,
+            ts_us,
+            insert: None,
+        });
         writer.sender().send(job).expect("runs");
     }
     let mut answered = 0;
