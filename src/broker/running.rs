@@ -95,7 +95,6 @@ impl Broker {
         let senders: Vec<_> = peers.iter().map(|peer| peer.inbox.clone()).collect();
         let Built { catalog, console } = built;
         let catalog = Arc::new(CatalogCell::new(catalog));
-        let root = journal.root().to_owned();
         let answers = Answers::default();
         let delivery = Delivery::new(Arc::clone(&catalog), senders.clone(), answers.clone());
         let validators = journal.validators()?;
@@ -104,7 +103,6 @@ impl Broker {
         let (jobs, all) = (writer.sender(), senders.clone());
         let streams = Arc::new(Streams::new(
             config.clone(),
-            root,
             Arc::clone(&catalog),
             jobs,
             all,

@@ -56,7 +56,6 @@ impl std::fmt::Debug for Streams {
 impl Streams {
     pub(super) fn new(
         config: Config,
-        root: PathBuf,
         catalog: Arc<CatalogCell>,
         jobs: JobSender,
         inboxes: Vec<InboxSender<Command<Remote>>>,
@@ -65,6 +64,7 @@ impl Streams {
         lake: Arc<Lake>,
     ) -> Self {
         let started = AtomicU64::new(config.streams.len() as u64);
+        let root = lake.root().to_owned();
         Self { config, root, catalog, jobs, inboxes, telemetry, readers, lake, started, changing: Mutex::new(()) }
     }
 

@@ -150,8 +150,7 @@ impl Archive for LakeArchive {
         let mut from = from;
         while from < until {
             let Some(mut cursor) = self.cursor(stream, from)? else { return Ok(()) };
-            loop {
-                let Some(row) = cursor.rows.peek().map_err(|error| error.to_string())? else { break };
+            while let Some(row) = cursor.rows.peek().map_err(|error| error.to_string())? {
                 let offset = row.offset;
                 if offset >= until {
                     return Ok(());

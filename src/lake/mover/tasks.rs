@@ -60,7 +60,10 @@ pub(super) fn start(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Rec
         Ok(())
     });
     let merging = run(shared, stream, stop, "merging", every.compact_every, |shared, stream| async move {
-        while !stream.stopped.load(Relaxed) && compact::compact(&shared, &stream).await? {}
+        let mut more = true;
+        while more && !stream.stopped.load(Relaxed) {
+            more = compact::compact(&shared, &stream).await?;
+        }
         Ok(())
     });
     let mut expired = None;
