@@ -29,7 +29,7 @@ const ROOMS: &[Room] = &[
     room("wire", &["schema"], &["Block", "frame"]),
     room("stream", &["schema", "wire"], &[]),
     room("journal", &["schema", "stream", "telemetry", "wire"], &["Block", "cores", "frame"]),
-    room("lake", &["journal", "schema", "stream", "telemetry", "wire"], &[]),
+    room("lake", &["journal", "schema", "stream", "telemetry", "wire"], &["cores"]),
     room("session", &["auth", "journal", "schema", "stream", "telemetry", "wire"], ANY),
     room("registry", &["schema", "stream", "wire"], &[]),
     room("telemetry", &[], &[]),
