@@ -4,6 +4,7 @@ use crate::auth::AuthError;
 use crate::http::HttpError;
 use crate::journal::JournalError;
 use crate::lake::LakeError;
+use crate::lake::life::LifeError;
 use crate::lake::mover::MoverError;
 use crate::registry::RegistryError;
 use crate::schema::SchemaError;
@@ -44,6 +45,9 @@ pub enum BrokerError {
     /// The registry of streams that are declared at run time.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// What happened to a stream while no broker ran.
+    #[error(transparent)]
+    Life(#[from] LifeError),
     /// The files and tables behind the journal.
     #[error(transparent)]
     Mover(#[from] MoverError),

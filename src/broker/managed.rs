@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use super::error::BrokerError;
 use super::streams::Streams;
+use super::succession;
 use crate::config::{self, Config, Limits, StreamConfig};
 use crate::journal::StreamRecord;
 use crate::registry::{
     Admission, Definition, HistoryGuard, Profile, Registry, RegistrySettings, RuntimeError, Serve, Started,
     StreamRuntime,
 };
+use crate::schema::Schema;
 use crate::schema::json::{self, Json};
 
 /// How long the peers of a stream that stops may take to leave.
@@ -140,11 +142,14 @@ impl StreamRuntime for Managed {
     }
 
     fn retire(&self, stream: &Serve) -> Result<(), RuntimeError> {
-        Err(RuntimeError(format!("the stream {:?} cannot be retired here yet", stream.name)))
+        self.record(stream)?;
+        succession::retire(&self.streams, &stream.name).map_err(RuntimeError::new)
     }
 
-    fn migrate(&self, stream: &Serve, _target: &Definition) -> Result<(), RuntimeError> {
-        Err(RuntimeError(format!("the stream {:?} cannot be migrated here yet", stream.name)))
+    fn migrate(&self, stream: &Serve, target: &Definition) -> Result<(), RuntimeError> {
+        self.record(stream)?;
+        let schema = Schema::compile(&target.schema_value(), true).map_err(RuntimeError::new)?;
+        succession::migrate(&self.streams, &stream.name, &schema, &target.sort_by).map_err(RuntimeError::new)
     }
 
     fn admission(&self, name: &str) -> Option<Admission> {

@@ -11,6 +11,7 @@ mod signals;
 mod streams;
 #[cfg(test)]
 mod streams_tests;
+mod succession;
 mod tables;
 
 pub use error::BrokerError;

@@ -25,6 +25,7 @@ use crate::config::Config;
 use crate::http::{self, HttpHandle, HttpSettings};
 use crate::journal::reader::Readers;
 use crate::journal::{self, JournalSettings, Writer};
+use crate::lake::life;
 use crate::lake::mover::{Lake, Unfinished};
 use crate::registry::Registry;
 use crate::session::{self, CatalogCell, LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
@@ -78,11 +79,15 @@ impl Broker {
             counters.core_plus_one.store(*core as u64 + 1, Relaxed);
         }
         let settings = JournalSettings { max_group_rows: config.group_rows, ..JournalSettings::default() };
+        tables::migrate_declared(config)?;
         let mut journal = journal::open(&config.root, settings)?;
-        let registry = managed::open(config, journal.root())?;
+        let root = journal.root().to_owned();
+        life::reconcile(&root, &mut journal)?;
+        let registry = managed::open(config, &root)?;
         let names = registry.is_managed().then(|| registry.names());
         let path = journal.path().to_owned();
-        let lake = Arc::new(Lake::open(journal.root(), &path, &tables::lake_settings(config, &plan.background))?);
+        let lake = Arc::new(Lake::open(&root, &path, &tables::lake_settings(config, &plan.background))?);
+        life::follow_files(&root, lake.catalog(), &mut journal)?;
         let built = build::build(config, names.as_deref(), &mut journal, &lake, &telemetry, shards)?;
         let readers = Readers::start(
             &path,

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::build;
 use super::error::BrokerError;
 use crate::config::{self, Config, StreamConfig};
-use crate::journal::StreamRecord;
-use crate::lake::documents::{self, Declared};
+use crate::journal::{JOURNAL_FILE, StreamRecord};
+use crate::lake::documents::{self, Declared, Objects};
+use crate::lake::life::Root;
 use crate::lake::mover::{Lake, LakeSettings, LakeStream, MoverSettings};
 use crate::lake::store::{S3Config, StoreConfig};
 use crate::schema::Schema;
@@ -37,16 +39,20 @@ impl Place<'_> {
         counters: &Arc<StreamCounters>,
     ) -> Result<StreamDocuments, BrokerError> {
         let published = self.declared.published.as_deref();
-        let declared = Declared { published, first_ts_us: None, bucket: lake.bucket(published) };
+        let bucket = Some(Arc::new(lake.store().clone()) as Arc<dyn Objects>);
+        let declared = Declared { published, first_ts_us: lake.first_ts_us(record), bucket };
         let document = documents::ensure(self.root, record, &declared)?;
         let live = &document.live_log;
+        let retired = document.retirement.is_some();
+        let settings = mover_settings(self.declared.lake.as_ref().unwrap_or(&self.config.lake));
         lake.add(&LakeStream {
             record,
             schema,
             published: live.published.as_deref().unwrap_or_default(),
             start_offset: live.start_offset,
-            replay_published: self.declared.replay_published || document.retirement.is_some(),
-            settings: mover_settings(self.declared.lake.as_ref().unwrap_or(&self.config.lake)),
+            replay_published: self.declared.replay_published || retired,
+            // Nothing of a retired stream moves any more.
+            settings: MoverSettings { maintain: settings.maintain && !retired, ..settings },
             counters: Arc::clone(counters),
         })?;
         Ok(StreamDocuments {
@@ -54,6 +60,25 @@ impl Place<'_> {
             retired: document.retirement.map(|retirement| (retirement.at, retirement.end_offset)),
         })
     }
+}
+
+/// Migrates the streams that are declared with `migrate = true` to what is declared of them.
+pub(super) fn migrate_declared(config: &Config) -> Result<(), BrokerError> {
+    let wanted: Vec<_> = config.streams.iter().filter(|declared| declared.migrate && declared.durable).collect();
+    if wanted.is_empty() || !config.root.join(JOURNAL_FILE).exists() {
+        return Ok(());
+    }
+    let mut root = Root::open(&config.root, &lake_settings(config, &[]))?;
+    let known = root.names();
+    for declared in wanted.into_iter().filter(|declared| known.contains(&declared.name)) {
+        let Some(schema) = build::compile(declared)? else { continue };
+        let migrated = root.migrate(&declared.name, &schema, Some(&declared.sort_by))?;
+        if migrated.changed {
+            let (log, offset) = (migrated.log, migrated.start_offset);
+            tracing::info!(stream = declared.name, log, offset, "migrated to the declared columns");
+        }
+    }
+    Ok(())
 }
 
 /// What is chosen for moving rows.

@@ -5,7 +5,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::exit::{EXIT_CODES, Exit};
-use super::{create, demo, doctor, keys, publish, schema, serve, streams, subscribe};
+use super::{
+    create, demo, doctor, flush, ingest, keys, maintain, migrate, publish, restore, retain, retire, schema, serve,
+    show, streams, subscribe,
+};
 
 /// A durable fan-out server: rows are fsynced before anyone sees them, then sent to every WebSocket subscriber as the
 /// same bytes. Without a command it serves.
@@ -31,6 +34,15 @@ enum Command {
     Create(create::Args),
     Streams(streams::Args),
     Keys(keys::Args),
+    Migrate(migrate::Args),
+    Retire(retire::RetireArgs),
+    Revive(retire::ReviveArgs),
+    Retain(retain::Args),
+    Restore(restore::Args),
+    Ingest(ingest::Args),
+    Flush(flush::Args),
+    Maintain(maintain::Args),
+    Show(show::Args),
     Publish(publish::Args),
     Subscribe(subscribe::Args),
     Doctor(doctor::Args),
@@ -48,6 +60,15 @@ pub fn main() -> ExitCode {
         Some(Command::Create(args)) => create::run(args),
         Some(Command::Streams(args)) => streams::run(args),
         Some(Command::Keys(args)) => keys::run(args),
+        Some(Command::Migrate(args)) => migrate::run(args),
+        Some(Command::Retire(args)) => retire::retire(args),
+        Some(Command::Revive(args)) => retire::revive(args),
+        Some(Command::Retain(args)) => retain::run(args),
+        Some(Command::Restore(args)) => restore::run(args),
+        Some(Command::Ingest(args)) => ingest::run(args),
+        Some(Command::Flush(args)) => flush::run(args),
+        Some(Command::Maintain(args)) => maintain::run(args),
+        Some(Command::Show(args)) => show::run(args),
         Some(Command::Publish(args)) => publish::run(args),
         Some(Command::Subscribe(args)) => subscribe::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),

@@ -184,6 +184,8 @@ pub struct StreamConfig {
     pub group_commit: bool,
     /// Columns the tables behind the stream are sorted by; distinct and declared.
     pub sort_by: Vec<String>,
+    /// Whether a stream that has other columns, or another order, is migrated to these when the broker starts.
+    pub migrate: bool,
     /// Most rows a replay may reach back; `None` is unbounded, 0 refuses every replay with rows (wire.md section 7.3).
     pub max_replay: Option<u64>,
     /// What happens to a subscriber that falls further behind than `limits.max_backlog_frames`.
@@ -208,6 +210,7 @@ impl StreamConfig {
             exactly_once: false,
             group_commit: true,
             sort_by: Vec::new(),
+            migrate: false,
             max_replay: Some(100_000),
             slow: Slow::default(),
             limits: Limits::default(),

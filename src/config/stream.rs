@@ -41,6 +41,7 @@ pub(super) fn read(
     let exactly_once = table.take("exactly_once");
     let group_commit = table.boolean("group_commit")?;
     let sort_by = table.take("sort_by");
+    let migrate = table.take("migrate");
     let max_replay = max_replay(&mut table)?;
     let slow = table.take("slow");
     let limits = limits(&mut table, transport_max_bytes)?;
@@ -79,6 +80,10 @@ pub(super) fn read(
     if let Some(entry) = &sort_by {
         stream.sort_by = columns(&table, entry, stream.schema.as_ref())?;
         needs_log(&table, "sort_by", entry, !stream.sort_by.is_empty(), stream.durable)?;
+    }
+    if let Some(entry) = &migrate {
+        stream.migrate = flag(&table, "migrate", entry)?;
+        needs_log(&table, "migrate", entry, stream.migrate, stream.durable)?;
     }
     if let Some(max_replay) = max_replay {
         stream.max_replay = max_replay;

@@ -8,6 +8,18 @@ use crate::stream::name::NameError;
 /// this kind: they are answered to the publishers as [`crate::journal::Outcome::CommitFailed`].
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
+    /// The journal cannot be asked at the moment.
+    #[error("the journal cannot be changed now: {why}")]
+    Unavailable {
+        /// Why.
+        why: String,
+    },
+    /// A stream of that name is there and has rows.
+    #[error("the journal has a stream {name:?} with rows already; move its data root away first")]
+    Taken {
+        /// The name.
+        name: String,
+    },
     /// Another process serves this data root.
     #[error(
         "the data root {} is in use by process {holder}: one process serves a data root at a time; stop that \

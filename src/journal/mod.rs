@@ -8,6 +8,7 @@
 //!
 //! The journal knows rows as lines of bytes; it does not look into them.
 
+mod adopt;
 mod archive;
 mod checkpoint;
 mod encode;
@@ -29,9 +30,11 @@ mod settings;
 mod sql;
 mod stamps;
 mod store;
+mod succession;
 mod thread;
 mod writer;
 
+pub use adopt::Adopted;
 pub use archive::{Archive, NoArchive};
 pub use error::JournalError;
 pub use insert::Insert;

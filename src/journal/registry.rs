@@ -14,6 +14,7 @@ use super::plan::StreamState;
 use super::settings::JournalSettings;
 use super::sql::{self, JOURNAL_FILE};
 use super::store::Store;
+use super::succession::{self, Begin};
 use super::writer::Writer;
 use super::{receipts, records};
 use crate::stream::name::check_durable_name;
@@ -23,12 +24,12 @@ use crate::telemetry::{StreamCounters, Telemetry};
 /// An open journal whose writer has not started: streams can be declared.
 pub struct Journal {
     lock: RootLock,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     settings: JournalSettings,
-    connection: Connection,
-    streams: Vec<StreamRecord>,
+    pub(super) connection: Connection,
+    pub(super) streams: Vec<StreamRecord>,
     /// The stamp of the last row of each stream, by stream number.
-    last_ts_us: HashMap<u32, i64>,
+    pub(super) last_ts_us: HashMap<u32, i64>,
     /// Streams whose frames each have a transaction of their own.
     alone: Vec<u32>,
     counters: HashMap<u32, Arc<StreamCounters>>,
@@ -196,20 +197,10 @@ impl Journal {
         if changed == *record {
             return Ok(changed);
         }
-        let transaction = self.connection.transaction().map_err(fail)?;
-        let first: Option<i64> = transaction
-            .query_row(&format!("SELECT min(first_offset) FROM batches_{stream}"), [], |row| row.get(0))
-            .map_err(fail)?;
-        if let Some(first) = first {
-            return Err(JournalError::RowsLeft { name: record.name.clone(), first });
-        }
-        transaction
-            .execute(
-                "UPDATE streams SET log = ?2, schema = ?3, sort_by = ?4, floor = ?5 WHERE id = ?1",
-                params![stream, log, schema_canonical, records::sort_by_text(sort_by), floor],
-            )
-            .map_err(fail)?;
-        transaction.commit().map_err(fail)?;
+        succession::begin_log(&mut self.connection, &changed).map_err(|error| match error {
+            Begin::Sql(source) => fail(source),
+            Begin::RowsLeft(first) => JournalError::RowsLeft { name: changed.name.clone(), first },
+        })?;
         *record = changed.clone();
         Ok(changed)
     }

@@ -8,6 +8,7 @@ pub mod columns;
 mod data_file;
 pub mod documents;
 mod error;
+pub mod life;
 pub mod mover;
 pub mod steps;
 pub mod store;

@@ -151,6 +151,24 @@ impl Documents {
         Ok(Current { version: Some(version), document, source })
     }
 
+    /// Writes `document` as the next version of the data root alone: its bucket is not asked.
+    ///
+    /// # Errors
+    /// When the data root cannot be written.
+    pub async fn commit_at_home(&self, mut document: Document, manifest: Change) -> Result<Current, LakeError> {
+        let home = self.shelf_at_home()?;
+        let _lock = files::lock(Path::new(&home.places.versions))?;
+        let number = home.current(&self.stream).await?.as_ref().and_then(Current::number).unwrap_or(0) + 1;
+        let (version, manifest_name) = files::version_names(number);
+        let bytes = match manifest {
+            Change::Replace(bytes) => Some(bytes),
+            Change::Keep | Change::Clear => None,
+        };
+        document.manifest = bytes.as_ref().map(|_| manifest_name);
+        home.write(&version, &document, bytes.as_deref()).await?;
+        Ok(Current { source: home.places.beside_hint(&version), version: Some(version), document })
+    }
+
     /// Makes what lies beside the current version of each place complete: plain copies that a crash left old, and
     /// the bucket's copy of a version that only the data root has.
     pub(super) async fn complete(&self, current: &Current) -> Result<(), LakeError> {

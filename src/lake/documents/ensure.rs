@@ -7,7 +7,7 @@ use futures_util::future::FutureExt as _;
 use serde_json::Value;
 
 use super::commit::{Change, Current, Documents, Order};
-use super::model::{Document, LiveLog, system_schema};
+use super::model::{Document, LiveLog, SealedLog, system_schema};
 use super::remote::Objects;
 use super::uri::local_path;
 use crate::lake::error::LakeError;
@@ -34,7 +34,9 @@ pub struct Declared<'a> {
 /// in the way, or the tables are declared to be elsewhere.
 pub fn ensure(root: &Path, stream: &StreamRecord, declared: &Declared<'_>) -> Result<Document, LakeError> {
     let work = ensure_there(root, stream, declared);
-    if declared.bucket.is_none() {
+    let home = Documents::new(root, &stream.name, None).current().now_or_never().transpose()?.flatten();
+    let prefixes = [declared.published, home.as_ref().and_then(|home| home.document.live_log.published.as_deref())];
+    if !prefixes.into_iter().flatten().any(|prefix| prefix.starts_with("s3://")) {
         // Without a bucket nothing in it waits: it is done when it has been asked once.
         return work.now_or_never().unwrap_or_else(|| Err(LakeError::NoStore { stream: stream.name.clone() }));
     }
@@ -96,9 +98,14 @@ fn fill(document: &mut Document, root: &Path, stream: &StreamRecord, declared: &
     let default = default_prefix(root, &stream.name, &live.name)?;
     let recorded = live.published.get_or_insert_with(|| default.clone());
     let tail = format!("/{}/{}/published", stream.name, live.name);
-    if recorded.starts_with("file://") && recorded.ends_with(&tail) && *recorded != default {
-        let table = local_path(&default).map(|path| path.join(&live.name).join("metadata"));
-        if table.is_some_and(|table| table.exists()) || !document.sealed_logs.is_empty() {
+    // A restored stream may keep its tables below another root; a root that was moved has taken them along.
+    if recorded.starts_with("file://")
+        && recorded.ends_with(&tail)
+        && *recorded != default
+        && !has_table(recorded, &live.name)
+    {
+        let gone = |log: &SealedLog| log.published.as_deref().is_none_or(|prefix| !has_table(prefix, &log.name));
+        if has_table(&default, &live.name) || document.sealed_logs.iter().any(gone) {
             return Err(LakeError::Moved {
                 stream: stream.name.clone(),
                 was: recorded.trim_start_matches("file://").trim_end_matches(&tail).into(),
@@ -112,6 +119,11 @@ fn fill(document: &mut Document, root: &Path, stream: &StreamRecord, declared: &
         live.start_ts = declared.first_ts_us;
     }
     Ok(())
+}
+
+/// Whether there is a table of `log` below the local prefix `published`. What is in a bucket does not move.
+fn has_table(published: &str, log: &str) -> bool {
+    local_path(published).is_none_or(|path| path.join(log).join("metadata/version-hint.text").exists())
 }
 
 fn check_same(found: &Current, stream: &StreamRecord) -> Result<(), LakeError> {

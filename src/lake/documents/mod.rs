@@ -7,16 +7,13 @@
 mod commit;
 mod ensure;
 mod files;
-mod manifest;
-mod manifest_file;
 mod model;
 mod remote;
 mod uri;
 
 pub use commit::{Change, Current, Documents, Order};
+pub(crate) use ensure::default_prefix;
 pub use ensure::{Declared, ensure};
-pub use manifest::{Bound, BoundKind, ColumnStatistics, LogStatistics, TableColumn, replace};
-pub use manifest_file::{ManifestError, read as read_manifest, write as write_manifest};
 pub use model::{Document, Dropped, LiveLog, Pending, Retirement, SealedLog, system_schema};
 pub use remote::Objects;
 pub use uri::{local_path, uris};

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::error::MoverError;
-use super::shared::{Shared, blocking};
+use super::shared::{Shared, blocking, now_us};
 use super::stream::Moved;
 use crate::lake::catalog::Trash;
 use crate::lake::columns::UNFINISHED_SUFFIX;
+use crate::lake::life::{Grounds, Passed, retention_pass};
 use crate::lake::table::{Expire, Sweep, Swept, Table};
 
 /// Files that are deleted in one pass, at most.
@@ -52,6 +53,26 @@ pub(super) async fn expire(shared: &Arc<Shared>, stream: &Arc<Moved>) -> Result<
         tracing::debug!(stream = stream.name, ?expired, "old states of the table are gone");
     }
     Ok(())
+}
+
+/// Cuts off rows that are kept no longer, or deletes what was cut off before. What fails is tried again an hour later.
+pub(super) async fn retain(shared: &Arc<Shared>, stream: &Arc<Moved>) {
+    // Nobody else takes files out of the log meanwhile, or changes its table.
+    let _rewriting = stream.rewriting.lock().await;
+    let _table = stream.table.lock().await;
+    let grounds = Grounds { root: &shared.root, store: &shared.store, catalog: &shared.catalog };
+    match retention_pass(grounds, &stream.name, now_us()).await {
+        Ok(Passed::Nothing) => {}
+        Ok(Passed::CutOff { floor, dropped }) => {
+            tracing::info!(stream = stream.name, floor, ?dropped, "older rows are cut off; their files go in an hour");
+        }
+        Ok(Passed::Deleted { floor, dropped }) => {
+            tracing::info!(stream = stream.name, floor, ?dropped, "files of rows that were cut off are deleted");
+        }
+        Err(error) => {
+            tracing::warn!(stream = stream.name, %error, "retention failed and is tried again in an hour");
+        }
+    }
 }
 
 /// Finds files below the table that nothing refers to, and deletes them unless it is a dry run.

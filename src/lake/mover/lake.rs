@@ -16,7 +16,7 @@ use super::settings::LakeSettings;
 use super::shared::Shared;
 use super::stream::{LakeStream, Moved};
 use super::{background, clean, compact, evict, publish, repair, seal, tasks};
-use crate::journal::{Archive, JobSender};
+use crate::journal::{Archive, JobSender, RowReader, StreamRecord};
 use crate::lake::catalog::{Catalog, LogView};
 use crate::lake::documents::Objects;
 use crate::lake::store::Store;
@@ -134,6 +134,25 @@ impl Lake {
     #[must_use]
     pub fn bucket(&self, published: Option<&str>) -> Option<Arc<dyn Objects>> {
         published.filter(|prefix| prefix.starts_with("s3://")).map(|_| Arc::new(self.shared.store.clone()) as _)
+    }
+
+    /// The stamp of the first row of a stream's current log, in microseconds, as far as it can be told.
+    #[must_use]
+    pub fn first_ts_us(&self, record: &StreamRecord) -> Option<i64> {
+        let view = self.shared.catalog.find(&record.name, &record.log).ok();
+        if let Some(first) = view.as_ref().and_then(|view| view.files.first()) {
+            return Some(first.ts_us.0);
+        }
+        let from = record.floor.unwrap_or(record.first_offset);
+        let read = |reader: &RowReader| {
+            let mut first = None;
+            reader.rows(record.id, from, i64::MAX, |_, ts_us, _| {
+                first = Some(ts_us);
+                false
+            })?;
+            Ok(first)
+        };
+        self.shared.read(read).ok().flatten()
     }
 
     /// Begins to move rows of the streams whose settings say so. The writer is told what it may delete.

@@ -31,6 +31,9 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 /// How often files that nothing refers to are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(4 * 3600);
 
+/// How often is looked for rows that are kept no longer.
+const RETAIN_EVERY: Duration = Duration::from_secs(3600);
+
 /// Rows are sealed by size when their frames have this many times the bytes that they take as Arrow.
 const FRAME_BYTES_PER_ARROW_BYTE: f64 = 1.5;
 
@@ -68,15 +71,20 @@ pub(super) fn start(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Rec
     });
     let mut expired = None;
     let mut swept = None;
+    let mut retained = None;
     let cleaning = run(shared, stream, stop, "cleaning", every.clean_every, move |shared, stream| {
         let expire = is_due(&mut expired, EXPIRE_EVERY);
         let sweep = is_due(&mut swept, SWEEP_EVERY);
+        let retain = is_due(&mut retained, RETAIN_EVERY);
         async move {
             evict::evict_by_policy(&shared, &stream).await?;
             shared.evict_journal(&stream, stream.view(&shared.catalog)?.sealed_end);
             clean::empty_trash(&shared).await?;
             shared.measure();
             shared.cursors.close_idle();
+            if retain {
+                clean::retain(&shared, &stream).await;
+            }
             if expire {
                 clean::expire(&shared, &stream).await?;
             }

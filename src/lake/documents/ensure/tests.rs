@@ -142,10 +142,15 @@ fn a_moved_root_is_written_down_until_it_has_tables() {
     let document = ensure_local(&new).expect("written again");
     assert!(open(&new).0.starts_with("00002-"));
     assert_eq!(document.live_log.published, Some(format!("file://{}/trades/trades/published", new.display())));
-    files::make_directory(&new.join("trades/trades/published/trades/metadata")).expect("made");
+    files::write(&new.join("trades/trades/published/trades/metadata/version-hint.text"), b"1").expect("written");
     fs::rename(&new, &old).expect("moved back");
     let error = ensure_local(&old).expect_err("it has tables").to_string();
     assert!(error.contains(&new.display().to_string()) && error.contains("absolute"), "{error}");
+    // Tables that are still where they were, below another root, are read there.
+    let table = new.join("trades/trades/published/trades/metadata");
+    files::write(&table.join("version-hint.text"), b"1").expect("written");
+    let kept = ensure_local(&old).expect("they are there").live_log.published;
+    assert_eq!(kept, Some(format!("file://{}/trades/trades/published", new.display())));
 }
 
 #[test]
