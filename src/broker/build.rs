@@ -9,6 +9,7 @@ use super::tables::{Place, StreamDocuments};
 use crate::config::{Config, Slow, StreamConfig};
 use crate::http::console;
 use crate::journal::{Journal, StreamRecord, StreamSpec};
+use crate::lake::columns::Layout;
 use crate::lake::mover::Lake;
 use crate::schema::Schema;
 use crate::session::{Catalog, CatalogBounds, ServedStream, StreamSettings};
@@ -107,7 +108,13 @@ pub(super) fn check_name(declared: &StreamConfig) -> Result<(), BrokerError> {
 /// The columns of a stream, if it has any.
 pub(super) fn compile(declared: &StreamConfig) -> Result<Option<Schema>, BrokerError> {
     let fail = |source| BrokerError::Schema { name: declared.name.clone(), source };
-    declared.schema.as_ref().map(|document| Schema::compile(document, declared.durable).map_err(fail)).transpose()
+    let compile = |document| Schema::compile(document, declared.durable).map_err(fail);
+    let schema = declared.schema.as_ref().map(compile).transpose()?;
+    if let Some(schema) = schema.as_ref().filter(|_| declared.durable) {
+        // Before anything is recorded: a log without a table would never move its rows.
+        Layout::new(schema).map_err(|source| BrokerError::Table { name: declared.name.clone(), source })?;
+    }
+    Ok(schema)
 }
 
 /// What is recorded of a stream with a log; `None` without one.

@@ -4,6 +4,7 @@ use crate::auth::AuthError;
 use crate::http::HttpError;
 use crate::journal::JournalError;
 use crate::lake::LakeError;
+use crate::lake::columns::ColumnsError;
 use crate::lake::life::LifeError;
 use crate::lake::mover::MoverError;
 use crate::registry::RegistryError;
@@ -61,6 +62,14 @@ pub enum BrokerError {
         name: String,
         /// What is wrong with it.
         source: SchemaError,
+    },
+    /// A durable stream's columns have no form as a table.
+    #[error("stream {name:?}: {source}")]
+    Table {
+        /// The stream.
+        name: String,
+        /// What is in the way.
+        source: ColumnsError,
     },
     /// What the journal records of a stream cannot be read.
     #[error("stream {name:?}: the journal's record of its schema cannot be read: {detail}")]

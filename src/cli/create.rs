@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::exit::Exit;
 use crate::config::load_schema;
 use crate::journal::{self, JournalError, JournalSettings, StreamSpec};
+use crate::lake::columns::Layout;
 use crate::schema::Schema;
 
 /// Create a durable stream in a data root. A broker that runs has its root for itself: stop it first
@@ -39,6 +40,9 @@ pub fn run(args: Args) -> Exit {
         Ok(schema) => schema,
         Err(error) => return Exit::Usage.because(format_args!("{}: {error}", args.schema.display())),
     };
+    if let Err(error) = Layout::new(&schema) {
+        return Exit::Usage.because(format_args!("{}: {error}", args.schema.display()));
+    }
     for (index, column) in args.sort_by.iter().enumerate() {
         let problem = if schema.find(column).is_none() {
             "is no column of the schema"

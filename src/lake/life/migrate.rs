@@ -3,6 +3,7 @@
 use super::error::LifeError;
 use super::estate::Estate;
 use super::{finish, plan, reconcile, time};
+use crate::lake::columns::Layout;
 use crate::lake::documents::{Document, Order, default_prefix};
 use crate::lake::steps::step;
 use crate::schema::Schema;
@@ -33,6 +34,7 @@ pub async fn migrate(
     sort_by: Option<&[String]>,
 ) -> Result<Migrated, LifeError> {
     let (record, documents, current) = estate.find(stream).await?;
+    Layout::new(schema)?;
     let Some(plan) = plan::migration(&current.document, schema, sort_by, record.end_offset)? else {
         finish::mark_finished(estate.grounds.store, &current.document, time::now_us()).await?;
         let live = current.document.live_log;
