@@ -8,7 +8,7 @@ use super::error::LifeError;
 use super::estate::Grounds;
 use super::finish::{layout, location};
 use crate::lake::DataFile;
-use crate::lake::columns::{FileRows, Layout, ReadRange, Source};
+use crate::lake::columns::{Layout, ReadRange, Source, first_offset_after};
 use crate::lake::documents::{Document, LiveLog, local_path};
 use crate::lake::store::Store;
 use crate::lake::table::Table;
@@ -26,20 +26,12 @@ pub(super) async fn first_newer(
         return Ok(Some(file.start));
     }
     let source = open(store, file)?;
-    let (layout, uri, start, end) = (layout.clone(), file.uri.clone(), file.start, file.end);
-    let look = move || -> Result<Option<i64>, LifeError> {
-        let mut rows = FileRows::open(source, &layout, start, end)?;
-        while let Some(row) = rows.peek()? {
-            if row.ts_us > cutoff_us {
-                return Ok(Some(row.offset));
-            }
-            rows.advance();
-        }
-        Ok(None)
-    };
-    let found = tokio::task::spawn_blocking(look).await;
-    // What the table says of the stamps counts if the rows cannot be asked any more.
-    found.unwrap_or_else(|error| Err(LifeError::Moving { stream: uri, why: error.to_string() }))
+    let (layout, uri) = (layout.clone(), file.uri.clone());
+    let found = tokio::task::spawn_blocking(move || first_offset_after(source, &layout, cutoff_us)).await;
+    match found {
+        Ok(found) => Ok(found?),
+        Err(error) => Err(LifeError::Moving { stream: uri, why: error.to_string() }),
+    }
 }
 
 /// The same of the log that is written; where it ends if nothing in it is newer.
