@@ -4,6 +4,7 @@ mod ahead;
 mod check;
 mod csv;
 mod error;
+mod ipc;
 mod lines;
 mod source;
 mod tables;

@@ -100,8 +100,8 @@ impl Source {
                     rows_total = Some(rows);
                     reader
                 }),
-                Format::ArrowFile => tables::arrow_file(counted, checker),
-                Format::ArrowStream => tables::arrow_stream(counted, checker),
+                Format::ArrowFile => tables::arrow(counted, true, checker),
+                Format::ArrowStream => tables::arrow(counted, false, checker),
                 Format::Csv => csv::open(counted, layout),
                 Format::Ndjson => Ok(lines::open(counted, layout)),
             })

@@ -16,6 +16,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::super::merge::batch_bytes;
 use super::super::{plan, source};
 use super::check::Checker;
+use super::ipc::Pieces;
 use super::source::{CHUNK_BYTES, CHUNK_ROWS, Counted, OpenError, ReadRows, Refused, Rows};
 
 type Opened = Result<Box<dyn ReadRows>, OpenError>;
@@ -42,15 +43,21 @@ pub(super) fn parquet(
     Ok((Box::new(Tables::new(reader, checker)), rows))
 }
 
-/// An Arrow IPC file.
-pub(super) fn arrow_file(file: Counted, checker: impl FnOnce(&[String]) -> Result<Checker, OpenError>) -> Opened {
-    let reader = FileReader::try_new(BufReader::new(file), None).map_err(OpenError::damaged)?;
-    let checker = checker(&names(&reader.schema()))?;
-    Ok(Box::new(Tables::new(reader, checker)))
-}
-
-/// An Arrow IPC stream.
-pub(super) fn arrow_stream(file: Counted, checker: impl FnOnce(&[String]) -> Result<Checker, OpenError>) -> Opened {
+/// An Arrow IPC file, or a stream.
+pub(super) fn arrow(
+    file: Counted,
+    is_file: bool,
+    checker: impl FnOnce(&[String]) -> Result<Checker, OpenError>,
+) -> Opened {
+    if let Some(pieces) = Pieces::open(&file, is_file).map_err(OpenError::Damaged)? {
+        let checker = checker(&names(pieces.schema()))?;
+        return Ok(Box::new(Tables::new(pieces, checker)));
+    }
+    if is_file {
+        let reader = FileReader::try_new(BufReader::new(file), None).map_err(OpenError::damaged)?;
+        let checker = checker(&names(&reader.schema()))?;
+        return Ok(Box::new(Tables::new(reader, checker)));
+    }
     let reader = StreamReader::try_new(BufReader::new(file), None).map_err(OpenError::damaged)?;
     let checker = checker(&names(&reader.schema()))?;
     Ok(Box::new(Tables::new(reader, checker)))

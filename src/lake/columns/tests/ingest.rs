@@ -11,6 +11,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int32Type, Schema as ArrowSchema};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
 use parquet::arrow::ArrowWriter;
+use proptest::prelude::*;
 
 use super::support::{assert_same, read_file, schema, stored};
 use crate::lake::columns::ingest::{ChunkWriter, Format, IngestError, ReadAhead, Source};
@@ -241,4 +242,96 @@ fn empty_sources_have_no_rows() {
     let empty = RecordBatch::new_empty(Arc::new(ArrowSchema::new(vec![Field::new("l", DataType::Int64, true)])));
     write_parquet(&path("e"), &empty);
     assert_eq!(Source::open(&path("e"), None, &nested).expect("opens").count(), 0);
+}
+
+/// An Arrow file of one batch with every kind of column, and the lines of its rows.
+fn any_arrow(rows: usize, stream: bool) -> (Layout, Vec<u8>, Vec<String>) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let specs = r#"{"b":{"type":["boolean","null"]},"i":{"type":["integer","null"]},"s":{"type":["string","null"]},
+        "x":{"type":["string","null"],"contentEncoding":"base16","format":"bytes2"},
+        "l":{"type":["array","null"],"items":{"type":["array","null"],"items":{"type":["string","null"]}}},
+        "t":{"type":["object","null"],"properties":{"f":{"type":"boolean"},"n":{"type":["number","null"]}},"required":["f"]},
+        "m":{"type":["object","null"],"additionalProperties":{"type":["integer","null"],"format":"int32"}}}"#;
+    let layout = layout(specs);
+    let null = |i: usize, every: usize, text: String| if i.is_multiple_of(every) { "null".to_owned() } else { text };
+    let lines = (0..rows).map(|i| {
+        format!(
+            "{{\"b\":{},\"i\":{},\"s\":{},\"x\":{},\"l\":{},\"t\":{},\"m\":{}}}",
+            null(i, 3, (i % 2 == 0).to_string()),
+            null(i, 5, i.to_string()),
+            null(i, 7, format!("\"{}\"", "é".repeat(i % 4))),
+            null(i, 11, format!("\"{:04x}\"", i % 65_536)),
+            null(i, 13, format!("[{}]", vec!["[null,\"a\"],null"; i % 3].join(","))),
+            null(i, 4, format!("{{\"f\":{},\"n\":{}}}", i % 3 == 0, null(i, 6, format!("{i}.5")))),
+            null(i, 9, format!("{{\"k{i}\":{}}}", null(i, 2, "7".to_owned()))),
+        )
+    });
+    let lines: Vec<String> = lines.collect();
+    let path = directory.path().join("a.ndjson");
+    fs::write(&path, lines.join("\n")).expect("written");
+    let chunks: Vec<_> = Source::open(&path, None, &layout).expect("opens").collect::<Result<_, _>>().expect("rows");
+    let fields = layout.arrow().fields();
+    let schema = Arc::new(ArrowSchema::new(fields[1..fields.len() - 1].to_vec()));
+    let batches = chunks.into_iter().map(|chunk| RecordBatch::try_new(schema.clone(), chunk.columns).expect("a batch"));
+    let batches: Vec<_> = batches.collect();
+    let batch = arrow::compute::concat_batches(&schema, &batches).expect("one batch");
+    let mut out = Vec::new();
+    if stream {
+        let mut writer = StreamWriter::try_new(&mut out, &schema).expect("a writer");
+        writer.write(&batch).expect("written");
+        writer.finish().expect("finished");
+    } else {
+        let mut writer = FileWriter::try_new(&mut out, &schema).expect("a writer");
+        writer.write(&batch).expect("written");
+        writer.finish().expect("finished");
+    }
+    (layout, out, lines)
+}
+
+#[test]
+fn one_huge_batch_is_read_in_pieces() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for stream in [false, true] {
+        let (layout, bytes, lines) = any_arrow(150_000, stream);
+        let path = directory.path().join("a");
+        fs::write(&path, bytes).expect("written");
+        let pieces = Source::open(&path, None, &layout).expect("opens").count();
+        assert!(pieces > 2, "{pieces}");
+        let file = load(&layout, &path, directory.path()).expect("loaded");
+        let rows: Vec<_> = (101..).zip(lines).map(|(offset, line)| (offset, 77, line)).collect();
+        assert_same(&read_file(&layout, &file, i64::MIN, i64::MAX), &rows);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn damaged_arrow_is_an_error_or_rows(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in proptest::option::weighted(0.2, any::<prop::sample::Index>()),
+        stream in any::<bool>(),
+    ) {
+        thread_local! {
+            static FILES: [(Layout, Vec<u8>, Vec<String>); 2] = [any_arrow(100, false), any_arrow(100, true)];
+        }
+        FILES.with(|files| {
+            let (layout, original, _) = &files[usize::from(stream)];
+            let mut bytes = original.clone();
+            for (place, value) in &changes {
+                let place = place.index(bytes.len());
+                bytes[place] = *value;
+            }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = directory.path().join("a");
+            fs::write(&path, bytes).expect("written");
+            let format = if stream { Format::ArrowStream } else { Format::ArrowFile };
+            if let Ok(source) = Source::open(&path, Some(format), layout) {
+                assert!(source.count() < 1000);
+            }
+        });
+    }
 }
