@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::support::{Stored, assert_same, read};
-use crate::lake::columns::{FileRows, Layout, Source, describe, first_offset_after};
+use super::support::{Stored, assert_same, read, read_file};
+use crate::lake::columns::ingest::{self, ChunkWriter};
+use crate::lake::columns::{FileRows, Layout, Source, WriteOptions, describe, first_offset_after};
 use crate::schema::Schema;
 
 fn fixture(name: &str) -> PathBuf {
@@ -90,6 +91,24 @@ fn other_shapes_of_the_same_rows_are_read() {
     let file = file.expect("described, though there are no statistics");
     assert_eq!((file.start, file.end, file.rows), (1, 41, 40));
     assert!(file.columns.iter().all(|stats| stats.lower.is_none()));
+}
+
+#[test]
+fn arrow_sources_of_the_reference_are_loaded() {
+    let (layout, expected) = (layout(), rows());
+    for name in ["source.arrow", "source.arrows", "dictionary.arrow"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut writer = ChunkWriter::create(&layout, directory.path(), &WriteOptions::new(&[])).expect("created");
+        let mut next = 1;
+        for chunk in ingest::Source::open(&fixture(name), None, &layout).expect("opens") {
+            let chunk = chunk.unwrap_or_else(|error| panic!("{name}: {error}"));
+            writer.push(&chunk, next, 5).expect("taken");
+            next += chunk.rows as i64;
+        }
+        let file = writer.finish_named().expect("written");
+        let rows: Vec<Stored> = expected.iter().map(|(offset, _, line)| (*offset, 5, line.clone())).collect();
+        assert_same(&read_file(&layout, &file, i64::MIN, i64::MAX), &rows);
+    }
 }
 
 #[test]
