@@ -349,3 +349,46 @@ fn serving_ends_with_0_on_a_signal_and_with_1_when_it_cannot_start() {
     signal(&broker.child, "-TERM");
     assert_eq!(ended(&mut broker.child).code(), Some(0));
 }
+
+/// `remote` with `arguments` against the broker: its exit code, and what it said.
+fn remote(broker: &Broker, arguments: &[&str]) -> (i32, String) {
+    let url = format!("http://127.0.0.1:{}", broker.port);
+    let output = program()
+        .current_dir(broker.directory.path())
+        .env_remove("STREAMCAST_TOKEN")
+        .args(["remote", "--broker", &url])
+        .args(arguments)
+        .output()
+        .expect("the program runs");
+    (output.status.code().unwrap_or(-1), text(&output.stdout) + &text(&output.stderr))
+}
+
+#[test]
+fn streams_are_declared_served_and_stopped_from_elsewhere() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("streamcast.toml"), "[registry]\n").expect("a file");
+    let schema = r#"{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}"#;
+    std::fs::write(directory.path().join("schema.json"), schema).expect("a file");
+    let (child, port) = serve(directory.path(), 0);
+    let mut broker = Broker { child, directory, port };
+    let (code, said) = remote(&broker, &["create", "orders", "--schema", "schema.json"]);
+    assert_eq!((code, said.as_str()), (0, "declared, revision 1\nserved, revision 2\n"));
+    let (code, said) = broker.publish("orders", &["-"], "{\"id\":1}\n");
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = remote(&broker, &["create", "orders", "--schema", "schema.json"]);
+    assert!(code == 3 && said.contains("there is such a stream already"), "{code} {said}");
+    let (code, said) = remote(&broker, &["streams"]);
+    assert!(code == 0 && said.starts_with("orders ") && said.contains("serving, wanted serving, revision 2"), "{said}");
+    assert_eq!(remote(&broker, &["stop", "orders"]), (0, "stopped, revision 3\n".to_owned()));
+    assert_eq!(remote(&broker, &["stop", "orders"]), (0, "stopped, revision 3\n".to_owned()));
+    broker.restart();
+    let (code, said) = remote(&broker, &["streams", "orders"]);
+    assert!(code == 0 && said.contains("\"state\": \"stopped\""), "{said}");
+    assert_eq!(remote(&broker, &["serve", "orders"]), (0, "served, revision 4\n".to_owned()));
+    let (code, said) = remote(&broker, &["serve", "nope"]);
+    assert!(code == 3 && said.contains("404 unknown_stream"), "{code} {said}");
+    let (code, said) = remote(&broker, &["create", "a b", "--schema", "schema.json"]);
+    assert!(code == 3 && said.contains("422 invalid_name"), "{code} {said}");
+    let (code, _) = remote(&broker, &["create", "x", "--schema", "missing.json"]);
+    assert_eq!(code, 2);
+}

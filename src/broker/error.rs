@@ -52,6 +52,14 @@ pub enum BrokerError {
     /// The files and tables behind the journal.
     #[error(transparent)]
     Mover(#[from] MoverError),
+    /// The address of the control API.
+    #[error("the control API cannot listen on {address}: {source}; name another with --control-listen")]
+    ControlAddress {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The HTTP side.
     #[error(transparent)]
     Http(#[from] HttpError),

@@ -5,11 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::FutureExt as _;
+
 use super::error::BrokerError;
 use super::streams::Streams;
 use super::succession;
 use crate::config::{self, Config, Limits, StreamConfig};
 use crate::journal::StreamRecord;
+use crate::lake::documents::Documents;
 use crate::registry::{
     Admission, Definition, HistoryGuard, Profile, Registry, RegistrySettings, RuntimeError, Serve, Started,
     StreamRuntime,
@@ -85,6 +88,20 @@ impl Managed {
         }
         if record.first_offset != 1 || record.floor.is_some_and(|floor| floor > 1) {
             return fail("does not begin at offset 1");
+        }
+        let documents = Documents::new(self.streams.root(), &stream.name, None);
+        // Only the disk is asked, so there is nothing to wait for.
+        let current = documents.current().now_or_never().transpose().map_err(RuntimeError::new)?.flatten();
+        let kept = current.is_some_and(|current| {
+            let document = current.document;
+            document.stream_id == guard.stream_id
+                && document.sealed_logs.is_empty()
+                && document.live_log.start_offset == 1
+                && document.retention.is_none()
+                && document.pending.is_none()
+        });
+        if !kept {
+            return fail("was migrated, trimmed, or has no documents");
         }
         let row = self.streams.row(record.id, guard.known_offset).map_err(RuntimeError::new)?;
         match row.and_then(|row| json::parse(row.as_bytes()).ok()) {

@@ -52,6 +52,7 @@ pub struct Broker {
     readers: Readers,
     streams: Arc<Streams>,
     registry: Registry,
+    control_address: Option<SocketAddr>,
     gate: Gate,
     lake: Arc<Lake>,
     stop_timeout: Duration,
@@ -129,7 +130,7 @@ impl Broker {
             None => listen::listen(config.listen, shards)?,
         };
         let open_to_all = listeners.iter().filter_map(|listener| listener.local_addr().ok());
-        access::check_addresses(config, open_to_all)?;
+        access::check_addresses(config, open_to_all.chain(config.control_listen))?;
         let address = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(config.listen);
         let mut broker = Self {
             address,
@@ -142,12 +143,15 @@ impl Broker {
             readers,
             streams,
             registry,
+            control_address: None,
             gate,
             lake,
             stop_timeout: config.stop_timeout,
         };
         // Before anybody can connect: an unknown stream would end long-running clients for good.
         managed::recover(&broker.registry, &broker.streams)?;
+        broker.control_address =
+            config.control_listen.map(|address| listen_for_control(&broker.http, address)).transpose()?;
         let doorbell = Doorbell::start(senders.clone(), broker.plan.background.clone()).map_err(BrokerError::Thread)?;
         for (index, (listener, receiver)) in listeners.into_iter().zip(inboxes).enumerate() {
             broker.start_shard(config, index, (listener, doorbell.clone()), receiver, &catalog)?;
@@ -205,6 +209,12 @@ impl Broker {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where the control API has an address of its own.
+    #[must_use]
+    pub fn control_address(&self) -> Option<SocketAddr> {
+        self.control_address
     }
 
     /// Where its streams are started and stopped.
@@ -321,6 +331,9 @@ pub fn run(config: Config) -> Result<(), BrokerError> {
     let signals = signals::listen().map_err(BrokerError::Thread)?;
     let broker = Broker::start(&config)?;
     println!("streamcast-uring listens on http://{}", broker.address());
+    if let Some(address) = broker.control_address() {
+        println!("control API on http://{address}");
+    }
     notify::notify("READY=1");
     loop {
         match signals.recv_timeout(Duration::from_millis(500)) {
@@ -398,11 +411,21 @@ fn start_http(
     let settings = HttpSettings {
         stats_path: config.stats.path().map(str::to_owned),
         registry: registry.clone(),
+        control_apart: config.control_listen.is_some(),
         batches: Some(batches),
         gate: gate.clone(),
         ..HttpSettings::new(Arc::new(on_upgrade))
     };
     Ok(http::start(settings, Arc::clone(telemetry), &plan.background)?)
+}
+
+/// Listens on the address of the control API; says which it is, for port 0.
+fn listen_for_control(http: &HttpHandle, address: SocketAddr) -> Result<SocketAddr, BrokerError> {
+    let fail = |source| BrokerError::ControlAddress { address, source };
+    let listener = TcpListener::bind(address).map_err(fail)?;
+    let address = listener.local_addr().map_err(fail)?;
+    http.listen_for_control(listener).map_err(fail)?;
+    Ok(address)
 }
 
 fn handoff(http: &HttpHandle) -> Handoff {

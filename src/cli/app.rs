@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand};
 
 use super::exit::{EXIT_CODES, Exit};
 use super::{
-    create, demo, doctor, flush, ingest, keys, maintain, migrate, publish, restore, retain, retire, schema, serve,
-    show, streams, subscribe,
+    create, demo, doctor, flush, ingest, keys, maintain, migrate, publish, remote, restore, retain, retire, schema,
+    serve, show, streams, subscribe,
 };
 
 /// A durable fan-out server: rows are fsynced before anyone sees them, then sent to every WebSocket subscriber as the
@@ -44,6 +44,7 @@ enum Command {
     Maintain(maintain::Args),
     Show(show::Args),
     Publish(publish::Args),
+    Remote(remote::Args),
     Subscribe(subscribe::Args),
     Doctor(doctor::Args),
     Schema(schema::Args),
@@ -70,6 +71,7 @@ pub fn main() -> ExitCode {
         Some(Command::Maintain(args)) => maintain::run(args),
         Some(Command::Show(args)) => show::run(args),
         Some(Command::Publish(args)) => publish::run(args),
+        Some(Command::Remote(args)) => remote::run(args),
         Some(Command::Subscribe(args)) => subscribe::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Schema(args)) => schema::run(args),

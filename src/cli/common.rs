@@ -56,6 +56,9 @@ pub struct Overrides {
     /// Address to listen on, ADDRESS:PORT; port 0 takes a free one [default: 127.0.0.1:8765]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = config::parse_listen)]
     pub listen: Option<SocketAddr>,
+    /// A second address, for HTTP alone; the control API is answered there only then [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = config::parse_listen)]
+    pub control_listen: Option<SocketAddr>,
     /// Serve an address other than loopback although nobody is asked for a password
     #[arg(long)]
     pub insecure: bool,
@@ -101,6 +104,7 @@ impl Overrides {
             config.root = root;
         }
         config.listen = self.listen.unwrap_or(config.listen);
+        config.control_listen = self.control_listen.or(config.control_listen);
         config.insecure |= self.insecure;
         config.auth.policy = self.policy.or(config.auth.policy.take());
         config.auth.keys = self.keys.or(config.auth.keys.take());

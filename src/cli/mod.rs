@@ -15,6 +15,7 @@ mod migrate;
 mod output;
 mod progress;
 mod publish;
+mod remote;
 mod restore;
 mod retain;
 mod retire;

@@ -33,12 +33,13 @@ impl Config {
     /// # Errors
     /// An address other than loopback with neither a policy nor `insecure`, half of what TLS needs, or a data root that is no directory.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if !self.listen.ip().is_loopback() && !self.insecure && !self.auth.any() {
+        let mut addresses = std::iter::once(self.listen).chain(self.control_listen);
+        let open = addresses.find(|address| !address.ip().is_loopback());
+        if let Some(open) = open.filter(|_| !self.insecure && !self.auth.any()) {
             return Err(ConfigError::whole(format!(
-                "not listening on {}: whoever reaches it could read and write every stream, because nobody is asked \
+                "not listening on {open}: whoever reaches it could read and write every stream, because nobody is asked \
                  for a password; give a --policy, listen on 127.0.0.1, or accept that with --insecure (`insecure = true` \
-                 in the file)",
-                self.listen
+                 in the file)"
             )));
         }
         if self.tls.cert.is_some() != self.tls.key.is_some()

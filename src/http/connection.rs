@@ -23,12 +23,19 @@ pub struct Adopted {
     pub socket: TcpStream,
     pub already_read: Vec<u8>,
     pub permit: OwnedSemaphorePermit,
+    /// Whether it came by the address of the control API.
+    pub by_control_address: bool,
 }
+
+/// Marks requests that came by the address of the control API.
+#[derive(Debug, Clone, Copy)]
+pub struct ByControlAddress;
 
 /// Serves a connection until it ends, is upgraded, runs out of time, or the broker stops.
 pub async fn serve(app: Arc<App>, adopted: Adopted, mut stopping: watch::Receiver<Option<Instant>>) {
     let limits = app.settings.limits;
     let _permit = adopted.permit;
+    let by_control_address = adopted.by_control_address;
     let peer = adopted.socket.peer_addr().ok().map(|address| address.ip());
     let activity = Arc::new(Activity::new(!adopted.already_read.is_empty(), Instant::now()));
     let socket = match HandedSocket::new(adopted.socket, adopted.already_read, activity.clone()) {
@@ -41,6 +48,9 @@ pub async fn serve(app: Arc<App>, adopted: Adopted, mut stopping: watch::Receive
     let service = service_fn(|mut request: Request<Incoming>| {
         if let Some(peer) = peer {
             request.extensions_mut().insert(PeerAddress(peer));
+        }
+        if by_control_address {
+            request.extensions_mut().insert(ByControlAddress);
         }
         let (app, activity) = (app.clone(), activity.clone());
         async move {

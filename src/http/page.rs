@@ -19,11 +19,15 @@ const SCRIPT: &str = concat!(
     include_str!("page/tables.js"),
     include_str!("page/tail.js"),
     include_str!("page/connect.js"),
+    include_str!("page/rows.js"),
+    include_str!("page/publish.js"),
+    include_str!("page/control.js"),
     include_str!("page/main.js"),
 );
 
 /// The page. Its policy admits this one style, this one script and WebSockets to where it came from, nothing else.
-pub fn console() -> Response<Body> {
+/// `managed` says whether streams can be declared at run time.
+pub fn console(managed: bool) -> Response<Body> {
     let nonce = uuid::Uuid::new_v4().simple().to_string();
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; \
@@ -32,7 +36,7 @@ pub fn console() -> Response<Body> {
     let Ok(policy) = HeaderValue::from_str(&policy) else {
         return json(StatusCode::INTERNAL_SERVER_ERROR, r#"{"detail":"Internal Server Error"}"#);
     };
-    let mut response = typed(StatusCode::OK, "text/html; charset=utf-8", document(&nonce));
+    let mut response = typed(StatusCode::OK, "text/html; charset=utf-8", document(&nonce, managed));
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, policy);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -42,8 +46,9 @@ pub fn console() -> Response<Body> {
     response
 }
 
-fn document(nonce: &str) -> String {
+fn document(nonce: &str, managed: bool) -> String {
     SKELETON
+        .replace("{{managed}}", if managed { "yes" } else { "no" })
         .replace("{{nonce}}", nonce)
         .replace("{{version}}", env!("CARGO_PKG_VERSION"))
         .replacen("{{style}}", STYLE, 1)
@@ -56,8 +61,8 @@ mod tests {
 
     #[test]
     fn the_page_is_whole_and_asks_for_nothing_from_elsewhere() {
-        let page = document("abc");
-        for left in ["{{style}}", "{{script}}", "{{nonce}}", "{{version}}"] {
+        let page = document("abc", true);
+        for left in ["{{managed}}", "{{style}}", "{{script}}", "{{nonce}}", "{{version}}"] {
             assert!(!page.contains(left), "{left} was not filled in");
         }
         for outside in ["http://", "https://", "//cdn", "@import", "url(http"] {
@@ -70,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_policy_admits_only_what_carries_the_nonce_of_this_answer() {
-        let (one, two) = (console(), console());
+        let (one, two) = (console(true), console(false));
         let policy =
             |response: &Response<Body>| response.headers()[CONTENT_SECURITY_POLICY].to_str().expect("ascii").to_owned();
         assert!(policy(&one).starts_with("default-src 'none'; script-src 'nonce-"));

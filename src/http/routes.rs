@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use super::caller::Caller;
+use super::connection::ByControlAddress;
 use super::errors::{
     HttpError, authentication_required, envelope, internal, json, method_not_allowed, not_found, typed, with_header,
 };
@@ -116,6 +117,12 @@ impl App {
     async fn serve(&self, mut request: Request<Incoming>, caller: Caller) -> Response<Body> {
         if upgrade::asks_for_websocket(&request) {
             return upgrade::answer(request, &caller, &self.settings.on_upgrade);
+        }
+        if self.settings.control_apart && request.extensions().get::<ByControlAddress>().is_none() {
+            let path = request.uri().path();
+            if path.starts_with(control::PREFIX) || path == openapi::OPENAPI_PATH {
+                return not_found();
+            }
         }
         // Calls that take bodies have limits of their own, and look at them after other things.
         if request.uri().path().starts_with(control::PREFIX) || is_batches(request.uri().path()) {
@@ -240,8 +247,9 @@ fn router(settings: &HttpSettings) -> Router<Shared> {
         )
         .route("/healthz", get(|| async { json(StatusCode::OK, r#"{"status":"ok"}"#) }))
         .route("/readyz", get(|State(app): State<Shared>| async move { app.answer(App::ready) }));
+    let managed = settings.registry.is_managed();
     if settings.console {
-        router = router.route("/", get(|| async { page::console() })).route(
+        router = router.route("/", get(move || async move { page::console(managed) })).route(
             console::HISTORY_PATH,
             get(|State(app): State<Shared>, caller: Caller| async move {
                 match caller.require_all(Action::StatsRead) {

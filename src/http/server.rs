@@ -1,7 +1,7 @@
 //! The thread behind the HTTP side, and the handle that shards and the broker hold.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -21,6 +21,9 @@ use crate::telemetry::Telemetry;
 /// Told to a connection over the limit; the socket's buffer is empty, so this never waits.
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+/// How long accepting pauses after it failed, which is mostly for want of descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The HTTP side of a running broker. Clones are the same one; cheap, and usable on every thread.
 #[derive(Clone)]
@@ -75,7 +78,11 @@ impl HttpHandle {
     ///
     /// # Errors
     /// If it was refused. The socket is closed then, after a short 503 if there are too many.
-    pub fn adopt(&self, mut socket: TcpStream, already_read: Vec<u8>) -> Result<(), AdoptRefused> {
+    pub fn adopt(&self, socket: TcpStream, already_read: Vec<u8>) -> Result<(), AdoptRefused> {
+        self.take(socket, already_read, false)
+    }
+
+    fn take(&self, mut socket: TcpStream, already_read: Vec<u8>, by_control_address: bool) -> Result<(), AdoptRefused> {
         let inner = &*self.0;
         let Ok(permit) = inner.app.permits.clone().try_acquire_owned() else {
             inner.app.count_refused();
@@ -85,7 +92,39 @@ impl HttpHandle {
             }
             return Err(AdoptRefused::Full { max_http_connections: inner.app.settings.limits.max_http_connections });
         };
-        inner.adopted.send(Adopted { socket, already_read, permit }).map_err(|_| AdoptRefused::Stopped)
+        let adopted = Adopted { socket, already_read, permit, by_control_address };
+        inner.adopted.send(adopted).map_err(|_| AdoptRefused::Stopped)
+    }
+
+    /// Accepts connections of the control API's own address until the HTTP side stops.
+    ///
+    /// # Errors
+    /// If the runtime cannot watch the listener.
+    pub fn listen_for_control(&self, listener: TcpListener) -> std::io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let _on_the_runtime = self.0.runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let (http, mut stopping) = (self.clone(), self.0.stopping.subscribe());
+        self.0.runtime.spawn(async move {
+            loop {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    _ = stopping.wait_for(Option::is_some) => return,
+                };
+                match accepted.and_then(|(socket, _)| socket.into_std()) {
+                    Ok(socket) => {
+                        if let Err(refused) = http.take(socket, Vec::new(), true) {
+                            tracing::debug!(%refused, "a control connection is refused");
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a control connection cannot be accepted");
+                        tokio::time::sleep(ACCEPT_AGAIN).await;
+                    }
+                }
+            }
+        });
+        Ok(())
     }
 
     /// From now on `/readyz` says ready.

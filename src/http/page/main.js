@@ -51,18 +51,22 @@ const charts = [
 const tiles = new Tiles(byId("tiles"), [["rows", "Rows"], ["deliveries", "Deliveries"], ["out", "Sent"],
   ["connections", "Connections"], ["commit", "Commit p99"], ["drops", "Dropped as too slow"]]);
 const streams = streamsGrid(choose, ratesOf), shards = shardsGrid(), drops = dropsGrid();
-const connect = new Connect();
+const connect = new Connect(), publish = new PublishForm();
+new ControlPanel();
 const tail = new Tail((name) => streamOf(name)?.end_offset ?? null, (name, text) => {
   if (state.lastRow?.name === name) return;
   try { state.lastRow = { name, row: JSON.parse(text)[2] }; } catch { return; }
   showConnect();
 });
 
+tail.onGreeting = () => showConnect();
+
 function showConnect() {
   const stream = streamOf(state.chosen);
   if (!stream) return;
   const row = state.lastRow?.name === stream.name ? state.lastRow.row : exampleRow(tail.columns);
   connect.show(stream.name, stream.durable, row);
+  publish.show(stream.name, row);
 }
 
 /** Makes a stream the one that is tailed and connected to. */

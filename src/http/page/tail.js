@@ -123,6 +123,7 @@ class Tail {
     const filter = this.where === null ? "" : ` · where ${this.where}`;
     this.say(`Subscribed${this.note}${filter}`, "good");
     this.draw();
+    this.onGreeting?.();
   }
 
   /** A replay that the broker cannot serve becomes a live subscription; anything else is final. */
