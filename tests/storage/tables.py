@@ -132,7 +132,10 @@ class Committer:
         return answer
 
     def close(self) -> None:
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
         self.process.stdout.close()
         self.process.wait(timeout=20)
 

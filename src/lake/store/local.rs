@@ -2,17 +2,22 @@
 //! new one, or a temporary one whose name starts with a dot and ends in `.tmp`.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use bytes::Bytes;
 
 use super::error::StoreError;
 use super::objects::{MAX_WHOLE_BYTES, Object};
 use super::uri;
+
+/// How long a lock is waited for. Its holders make a few requests.
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(30);
+const LOCK_POLL: Duration = Duration::from_millis(5);
 
 fn fail(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     let uri = format!("file://{}", path.display());
@@ -163,15 +168,25 @@ pub(super) fn delete_empty_directories(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Waits until nobody else holds the lock file at `path`, and holds it until the value is dropped.
+/// Waits until nobody else holds the lock file at `path`, half a minute at most, and holds it until the value is dropped.
 pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     if let Some(directory) = path.parent() {
         make_directory(directory)?;
     }
     let open = File::options().create(true).truncate(false).write(true).open(path);
     let file = open.map_err(fail("open", path))?;
-    file.lock().map_err(fail("lock", path))?;
-    Ok(file)
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if began.elapsed() < MAX_LOCK_WAIT => thread::sleep(LOCK_POLL),
+            Err(TryLockError::WouldBlock) => {
+                let why = format!("another process has held the lock for over {} s", MAX_LOCK_WAIT.as_secs());
+                return Err(StoreError::Unavailable { action: "lock", uri: uri::of_path(path)?, why });
+            }
+            Err(TryLockError::Error(error)) => return Err(fail("lock", path)(error)),
+        }
+    }
 }
 
 /// The files in a directory, by name, and its directories. Nothing there is nothing found.

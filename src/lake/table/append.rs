@@ -22,7 +22,7 @@ impl Table {
         check_order(&self.location, files)?;
         let _lock = self.lock().await?;
         for _ in 0..MAX_ATTEMPTS {
-            self.repair().await?;
+            self.catch_up().await?;
             self.check_epoch(commit)?;
             let new = self.not_there_yet(files).await?;
             let done = if new.is_empty() { self.settle(commit).await? } else { self.try_append(&new, commit).await? };
@@ -88,14 +88,18 @@ impl Table {
         draft: &mut Draft,
         entries: Vec<NewEntry>,
     ) -> Result<Vec<ManifestFile>, TableError> {
-        let mut written = Vec::new();
+        let (mut written, mut some, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut entries = entries.into_iter().peekable();
-        while entries.peek().is_some() {
-            let some: Vec<_> = entries.by_ref().take(MAX_FILES_PER_MANIFEST).collect();
+        while let Some(entry) = entries.next() {
+            bytes += entry.estimated_bytes();
+            some.push(entry);
+            if some.len() < MAX_FILES_PER_MANIFEST && bytes < FULL_MANIFEST_BYTES && entries.peek().is_some() {
+                continue;
+            }
             let uri = draft.manifest_uri(&self.location);
-            let manifest =
-                manifests::write_manifest(&self.store, self.metadata(), draft.snapshot_id, &uri, some).await?;
-            written.push(manifest);
+            let (files, snapshot_id) = (std::mem::take(&mut some), draft.snapshot_id);
+            written.push(manifests::write_manifest(&self.store, self.metadata(), snapshot_id, &uri, files).await?);
+            bytes = 0;
         }
         Ok(written)
     }

@@ -62,7 +62,7 @@ impl Table {
         let at_ms = expire.now_ms.unwrap_or_else(now_ms);
         let cutoff_ms = at_ms.saturating_sub(retention_ms);
         for _ in 0..MAX_ATTEMPTS {
-            self.repair().await?;
+            self.catch_up().await?;
             let mut document = Document::of(self.metadata_uri(), self.metadata())?;
             let ids = if document.has_branches() { Vec::new() } else { self.old_snapshots(cutoff_ms) };
             let old_versions = document.forget_versions(cutoff_ms);

@@ -109,11 +109,17 @@ impl Table {
     }
 
     /// Completes a commit that a writer did not live to complete: looks for the current version and, where the hint is
-    /// behind it, writes the hint. Whether it was.
+    /// behind it, writes the hint. Whether it was. To be called when a stream is taken over.
     ///
     /// # Errors
     /// As [`Table::refresh`], or when the hint cannot be written.
     pub async fn repair(&mut self) -> Result<bool, TableError> {
+        let _lock = self.lock().await?;
+        self.catch_up().await
+    }
+
+    /// [`Table::repair`] for those who hold the lock.
+    pub(super) async fn catch_up(&mut self) -> Result<bool, TableError> {
         self.refresh().await?;
         if !self.hint_is_behind {
             return Ok(false);

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
 use iceberg::io::FileIO;
 use iceberg::spec::{
     DataContentType, DataFile as Entry, DataFileBuilder, DataFileFormat, Datum, FormatVersion, Manifest,
@@ -23,11 +24,27 @@ pub(super) const MAX_FILES_PER_MANIFEST: usize = 512;
 /// A manifest that has grown to this size, in bytes, is not added to: tables with many columns have large entries.
 pub(super) const FULL_MANIFEST_BYTES: i64 = 1 << 20;
 
+/// Manifests that are fetched and parsed side by side: a bucket is far, and memory is not for all of them.
+const MANIFESTS_AT_ONCE: usize = 4;
+
 /// One entry of a new manifest.
 pub(super) enum NewEntry {
     Added(Entry),
     Existing(ManifestEntry),
     Deleted(ManifestEntry),
+}
+
+impl NewEntry {
+    /// About how many bytes it will take up.
+    pub(super) fn estimated_bytes(&self) -> i64 {
+        let file = match self {
+            Self::Added(file) => file,
+            Self::Existing(entry) | Self::Deleted(entry) => &entry.data_file,
+        };
+        let counts = file.column_sizes().len() + file.value_counts().len() + file.null_value_counts().len();
+        let bounds = file.lower_bounds().len() + file.upper_bounds().len();
+        i64::try_from(200 + file.file_path().len() + counts * 6 + bounds * 16).unwrap_or(i64::MAX)
+    }
 }
 
 /// The manifests of a snapshot. Refuses row-level deletes, which this program would have to apply and does not write.
@@ -65,15 +82,20 @@ pub(super) async fn read_index(
     metadata: &TableMetadata,
     manifests: Vec<ManifestFile>,
 ) -> Result<Index, TableError> {
-    let mut index = Index { files: Vec::new(), manifests: Vec::new() };
-    for manifest in manifests {
-        if live_files(&manifest) > 0 {
-            for entry in read_manifest(store, &manifest).await?.iter().filter(|entry| entry.is_alive()) {
-                index.files.push(live(metadata, &entry.data_file)?);
-            }
+    let mut files = Vec::new();
+    let wanted: Vec<ManifestFile> = manifests.iter().filter(|manifest| live_files(manifest) > 0).cloned().collect();
+    let mut read = stream::iter(wanted)
+        .map(|manifest| {
+            let store = store.clone();
+            async move { read_manifest(&store, &manifest).await }
+        })
+        .buffered(MANIFESTS_AT_ONCE);
+    while let Some(entries) = read.next().await {
+        for entry in entries?.iter().filter(|entry| entry.is_alive()) {
+            files.push(live(metadata, &entry.data_file)?);
         }
-        index.manifests.push(manifest);
     }
+    let mut index = Index { files, manifests };
     index.files.sort_by_key(|file| file.start);
     match index.overlap() {
         Some((one, two)) => Err(TableError::Damaged {

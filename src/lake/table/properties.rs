@@ -67,7 +67,7 @@ impl Table {
     pub async fn set_properties(&mut self, changes: &BTreeMap<String, Option<String>>) -> Result<(), TableError> {
         let _lock = self.lock().await?;
         for _ in 0..MAX_ATTEMPTS {
-            self.repair().await?;
+            self.catch_up().await?;
             let differs = |(key, value): &(&String, &Option<String>)| self.properties().get(*key) != value.as_ref();
             let changes: BTreeMap<_, _> =
                 changes.iter().filter(differs).map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -83,7 +83,7 @@ impl Table {
     /// # Errors
     /// As [`Table::set_properties`].
     pub async fn retire(&mut self, mark: &Retired) -> Result<(), TableError> {
-        self.repair().await?;
+        self.refresh().await?;
         if self.retired().is_some() {
             return Ok(());
         }

@@ -30,7 +30,7 @@ impl Table {
         check_order(&self.location, files)?;
         let _lock = self.lock().await?;
         for _ in 0..MAX_ATTEMPTS {
-            self.repair().await?;
+            self.catch_up().await?;
             self.check_epoch(commit)?;
             let location = self.location.clone();
             let index = self.index().await?;
@@ -57,7 +57,7 @@ impl Table {
     pub async fn truncate(&mut self, floor: i64, commit: &Commit) -> Result<Committed, TableError> {
         let _lock = self.lock().await?;
         for _ in 0..MAX_ATTEMPTS {
-            self.repair().await?;
+            self.catch_up().await?;
             self.check_epoch(commit)?;
             let index = self.index().await?;
             let gone = index.files.partition_point(|file| file.end <= floor);

@@ -129,6 +129,23 @@ async fn manifests_stay_few() {
 }
 
 #[tokio::test]
+async fn manifests_of_tables_with_many_columns_stay_small() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut table = table(dir.path()).await;
+    let mut files: Vec<_> = (1..40).map(|start| file(&table, start, start + 1)).collect();
+    // As large as an entry of some thousand columns, without a schema of as many.
+    let long = "z".repeat(100_000);
+    for file in &mut files {
+        file.uri.insert_str(file.uri.len() - ".parquet".len(), &long);
+    }
+    table.append(&files[..30], &Commit::default()).await.expect("added");
+    table.append(&files[30..], &Commit::default()).await.expect("added");
+    let index = table.index().await.expect("read");
+    assert!(index.manifests.iter().all(|it| it.manifest_length < 2 << 20), "{:?}", index.manifests);
+    assert_eq!((index.manifests.len(), reopened(&table).await.files().await.expect("read").len()), (4, 39));
+}
+
+#[tokio::test]
 async fn a_replacement_is_one_snapshot() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut table = table(dir.path()).await;
