@@ -3,6 +3,7 @@
 import sys
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import readers
@@ -122,6 +123,27 @@ class Bucket(unittest.TestCase):
         late = self.committer.do("append", files=parts)
         self.assertEqual(0, late["added"])
         self.check(1, 20)
+
+    def test_two_writers_at_the_same_time(self) -> None:
+        """Both publish the same rows again and again; each row is there once, and no version was won twice."""
+        self.create()
+        parts = [self.file(start, start + 5) for start in range(1, 61, 5)]
+
+        def publish(committer: tables.Committer) -> list[dict]:
+            committer.do("open", location=self.location)
+            answers = []
+            for part in parts:
+                while "error" in (answer := committer.ask("append", files=[part])):
+                    self.assertTrue(answer["transient"], answer)
+                answers.append(answer)
+            return answers
+
+        with ThreadPoolExecutor() as pool:
+            answers = [each for each in pool.map(publish, [self.new_committer(), self.new_committer()])]
+        self.assertEqual(len(parts), sum(answer["added"] for each in answers for answer in each))
+        won = [answer["version"] for each in answers for answer in each if answer["added"]]
+        self.assertEqual(sorted(set(won)), sorted(won))
+        self.check(1, 61)
 
     def test_throttling_is_waited_out(self) -> None:
         self.create()
