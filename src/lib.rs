@@ -16,4 +16,5 @@ pub mod schema;
 pub mod session;
 pub mod stream;
 pub mod telemetry;
+pub mod tls;
 pub mod wire;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::task::Waker;
 
+use crate::cipher::Secured;
 use crate::feed::Run;
 use crate::inbound::Inbound;
 
@@ -129,6 +130,8 @@ pub(crate) struct Conn<S> {
     pub(crate) waker: Option<Waker>,
     pub(crate) session: Option<S>,
     pub(crate) inbound: Inbound,
+    /// How it is encrypted, if it is.
+    pub(crate) secured: Option<Box<Secured>>,
     pub(crate) out: VecDeque<Chunk>,
     /// Bytes of the first chunk that are sent.
     pub(crate) out_sent: usize,
@@ -162,12 +165,34 @@ impl<S> Conn<S> {
             waker: None,
             session: None,
             inbound: Inbound::default(),
+            secured: None,
             out: VecDeque::new(),
             out_sent: 0,
             out_bytes: 0,
             tail: None,
             sub: None,
         }
+    }
+
+    /// Whether nothing of its own waits to be sent.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.out.is_empty() && self.secured.as_ref().is_none_or(|secured| secured.pending().is_empty())
+    }
+
+    /// Bytes of its own that wait, sealed or not.
+    pub(crate) fn left_bytes(&self) -> usize {
+        self.out_bytes + self.secured.as_ref().map_or(0, |secured| secured.pending().len())
+    }
+
+    /// Seals the next of its own bytes, unless sealed ones wait.
+    pub(crate) fn seal_own(&mut self, limit_bytes: usize) {
+        let Some(secured) = self.secured.as_mut().filter(|secured| secured.pending().is_empty()) else { return };
+        let Some(chunk) = self.out.front() else { return };
+        let taken = chunk.with(self.out_sent, limit_bytes, |bytes| {
+            secured.seal(bytes);
+            bytes.len()
+        });
+        self.advance_out(taken);
     }
 
     pub(crate) fn push(&mut self, chunk: Chunk) {

@@ -1,12 +1,13 @@
 //! The engine and the application side by side: what the tasks of a shard call.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use crate::cipher::{Cipher, Secured};
 use crate::conn::{ConnId, Ended, Phase};
 use crate::engine::{Engine, wake};
 use crate::flush::HIGH_BYTES;
@@ -71,8 +72,9 @@ pub enum Command<R> {
     App(R),
     /// A connection that another shard accepted.
     Connection(OwnedFd),
-    /// A connection that the HTTP plane has upgraded already, and bytes that came after the head.
-    Upgraded(TcpStream, UpgradeHead, Vec<u8>),
+    /// A connection that the HTTP plane has upgraded already, the bytes that came after the head, and how it is
+    /// encrypted.
+    Upgraded(TcpStream, UpgradeHead, Vec<u8>, Option<Box<dyn Cipher>>),
     /// Somebody waits to be accepted.
     Accept,
     /// Stop accepting; the sender is dropped when the listener is closed.
@@ -99,7 +101,7 @@ impl<R> Clone for Peer<R> {
 }
 
 /// A socket for a task to read; with what was asked and read of it, if somebody else has upgraded it.
-pub(crate) type Adopted = (OwnedFd, Option<(UpgradeHead, Vec<u8>)>);
+pub(crate) type Adopted = (OwnedFd, Option<(UpgradeHead, Vec<u8>, Option<Box<dyn Cipher>>)>);
 
 pub(crate) struct Core<A: App> {
     pub(crate) engine: Engine<A::Session>,
@@ -110,6 +112,8 @@ pub(crate) struct Core<A: App> {
     pub(crate) handoff: Handoff,
     /// One read buffer for all connections.
     pub(crate) scratch: Vec<u8>,
+    /// And one for what was opened of it.
+    pub(crate) opened: Vec<u8>,
     pub(crate) begun: Instant,
     /// Sockets for the tasks that read them: new connections.
     pub(crate) adopted: Vec<Adopted>,
@@ -125,19 +129,52 @@ impl<A: App> Core<A> {
     /// Bytes from the peer of a connection.
     pub(crate) fn on_bytes(&mut self, id: ConnId, bytes: &mut [u8]) {
         self.engine.counts.received_bytes_total += bytes.len() as u64;
+        let secured = self.engine.conn(id).is_some_and(|conn| conn.secured.is_some());
+        if secured && !bytes.is_empty() {
+            self.on_sealed(id, bytes);
+        } else {
+            self.on_plain(id, bytes);
+        }
+        self.dispatch();
+    }
+
+    /// Encrypted bytes from the peer of a connection.
+    fn on_sealed(&mut self, id: ConnId, bytes: &[u8]) {
+        let Some(secured) = self.engine.conn_mut(id).and_then(|conn| conn.secured.as_mut()) else { return };
+        let mut plain = std::mem::take(&mut self.opened);
+        plain.clear();
+        let opened = secured.open(bytes, &mut plain);
+        if !secured.pending().is_empty() {
+            self.engine.list(id);
+        }
+        if !plain.is_empty() {
+            self.on_plain(id, &mut plain);
+        }
+        self.opened = plain;
+        match opened {
+            Ok(false) => {}
+            Ok(true) | Err(_) => self.engine.remove(id, Ended::Peer),
+        }
+    }
+
+    /// Bytes as the peer meant them.
+    pub(crate) fn on_plain(&mut self, id: ConnId, bytes: &mut [u8]) {
         match self.engine.conn(id).map(|conn| conn.phase) {
             Some(Phase::Head) => self.on_head(id, bytes),
             Some(Phase::Open | Phase::Closing) => self.on_frames(id, bytes),
             None => {}
         }
-        self.dispatch();
     }
 
     fn on_head(&mut self, id: ConnId, bytes: &mut [u8]) {
+        let secure = self.engine.settings.secure;
         let Some(conn) = self.engine.conn_mut(id) else { return };
         conn.stopped = false;
         conn.inbound.keep(bytes);
         let mut kept = conn.inbound.take_pending();
+        if secure && !kept.is_empty() {
+            return self.hand_over(id, kept);
+        }
         match head::parse(&kept) {
             Head::Partial => conn.inbound.keep(&kept),
             Head::Plain => self.hand_over(id, kept),
@@ -169,6 +206,13 @@ impl<A: App> Core<A> {
             (self.handoff)(TcpStream::from(copy), kept);
         }
         self.engine.remove(id, Ended::HandedOver);
+    }
+
+    /// From here on a connection is encrypted like this.
+    pub(crate) fn secure(&mut self, id: ConnId, cipher: Option<Box<dyn Cipher>>) {
+        if let Some(conn) = self.engine.conn_mut(id) {
+            conn.secured = cipher.map(|cipher| Box::new(Secured::new(cipher)));
+        }
     }
 
     /// Makes a connection a WebSocket; `response` is what accepts it, if nobody has sent that yet.
@@ -239,7 +283,7 @@ impl<A: App> Core<A> {
         conn.peer_close = Some(code.unwrap_or(1005));
         match conn.phase {
             // The answer to our own close: done, once it is out.
-            Phase::Closing if conn.out.is_empty() => self.engine.remove_closed(id),
+            Phase::Closing if conn.is_idle() => self.engine.remove_closed(id),
             Phase::Closing => {}
             Phase::Head | Phase::Open => self.app.peer_closed(&mut self.engine, id),
         }
@@ -273,8 +317,8 @@ impl<A: App> Core<A> {
             match command {
                 Command::App(message) => self.app.remote(&mut self.engine, message),
                 Command::Connection(fd) => self.adopted.push((fd, None)),
-                Command::Upgraded(stream, head, bytes) => {
-                    self.adopted.push((OwnedFd::from(stream), Some((head, bytes))));
+                Command::Upgraded(stream, head, bytes, cipher) => {
+                    self.adopted.push((OwnedFd::from(stream), Some((head, bytes, cipher))));
                 }
                 Command::Accept => self.accept = true,
                 Command::CloseListener(done) => self.close_listener = Some(done),
@@ -328,6 +372,27 @@ impl<A: App> Core<A> {
 }
 
 impl<S> Engine<S> {
+    /// Asks [`App::admit`] again about a connection whose upgrade waits.
+    pub fn look_again(&mut self, id: ConnId) {
+        if let Some(conn) = self.conn_mut(id)
+            && conn.phase == Phase::Head
+            && conn.paused
+        {
+            conn.paused = false;
+            conn.stopped = true;
+            wake(conn);
+        }
+    }
+
+    /// Where a connection came from.
+    #[must_use]
+    pub fn peer_address(&self, id: ConnId) -> Option<SocketAddr> {
+        let fd = self.conn(id)?.fd;
+        // SAFETY: the connection is in the table, so its task still owns the descriptor.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        socket2::SockRef::from(&fd).peer_addr().ok()?.as_socket()
+    }
+
     /// Both closes are exchanged.
     fn remove_closed(&mut self, id: ConnId) {
         let code = self.conn(id).and_then(|conn| conn.sent_close).unwrap_or(1000);

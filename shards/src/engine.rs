@@ -4,8 +4,7 @@
 //! in `timers.rs`; tasks that read sockets are in `shard.rs`.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use std::task::Waker;
 
 use slab::Slab;
@@ -29,11 +28,20 @@ pub struct Settings {
     pub close_timeout_s: u32,
     /// Connections this shard holds at once; more wait in the kernel's queue.
     pub max_connections: usize,
+    /// Connections begin encrypted: the HTTP plane makes the handshake and gives upgraded ones back.
+    pub secure: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ping_s: 20, pong_timeout_s: 20, head_timeout_s: 10, close_timeout_s: 10, max_connections: 1 << 20 }
+        Self {
+            ping_s: 20,
+            pong_timeout_s: 20,
+            head_timeout_s: 10,
+            close_timeout_s: 10,
+            max_connections: 1 << 20,
+            secure: false,
+        }
     }
 }
 
@@ -65,6 +73,8 @@ pub struct Lagging {
 pub(crate) const HELD: u8 = 1;
 pub(crate) const BLOCKED: u8 = 2;
 pub(crate) const OWN_BYTES: u8 = 4;
+/// Not a reason, but another way to send.
+pub(crate) const SECURED: u8 = 8;
 
 /// A subscriber's place in its feed: all that the flush needs to send to it.
 #[derive(Debug)]
@@ -316,27 +326,6 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Asks [`crate::App::admit`] again about a connection whose upgrade waits.
-    pub fn look_again(&mut self, id: ConnId) {
-        if let Some(conn) = self.conn_mut(id)
-            && conn.phase == Phase::Head
-            && conn.paused
-        {
-            conn.paused = false;
-            conn.stopped = true;
-            wake(conn);
-        }
-    }
-
-    /// Where a connection came from.
-    #[must_use]
-    pub fn peer_address(&self, id: ConnId) -> Option<SocketAddr> {
-        let fd = self.conn(id)?.fd;
-        // SAFETY: the connection is in the table, so its task still owns the descriptor.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        socket2::SockRef::from(&fd).peer_addr().ok()?.as_socket()
-    }
-
     /// Whether the application has paused reading.
     #[must_use]
     pub fn is_paused(&self, id: ConnId) -> bool {
@@ -417,6 +406,7 @@ impl<S> Engine<S> {
         }
         self.unsubscribe(id);
         let mut conn = self.conns.remove(id.index as usize);
+        crate::cipher::farewell(&mut conn);
         wake(&mut conn);
         self.ended.push((id, conn.session.take(), ended));
         self.wake_flush();
@@ -465,7 +455,8 @@ impl<S> Engine<S> {
         let found = &mut self.feeds[feed.0 as usize];
         let mut flags = if held { HELD } else { 0 };
         flags |= if conn.blocked { BLOCKED } else { 0 };
-        flags |= if conn.out.is_empty() { 0 } else { OWN_BYTES };
+        flags |= if conn.is_idle() { 0 } else { OWN_BYTES };
+        flags |= if conn.secured.is_some() { SECURED } else { 0 };
         conn.sub = Some((feed.0, found.slots.len() as u32));
         found.slots.push(Slot {
             conn: id,

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::conn::{ConnId, Ended, Phase};
-use crate::engine::{BLOCKED, Engine, OWN_BYTES};
+use crate::engine::{BLOCKED, Engine, OWN_BYTES, SECURED};
 use crate::sender::{BATCH_SENDS, Sent};
 
 /// The most bytes of one send: enough to pay for the system call, little enough to be fair.
@@ -49,13 +49,22 @@ impl<S> Engine<S> {
                     continue;
                 };
                 conn.listed = false;
-                let Some(chunk) = conn.out.front().filter(|_| !conn.blocked) else { continue };
+                if conn.blocked {
+                    continue;
+                }
                 let (fd, tag) = (conn.fd, results.len() as u64);
-                let offered = chunk.with(conn.out_sent, SEND_BYTES, |bytes| {
-                    // SAFETY: the chunk is neither changed nor freed before the batch is submitted below.
+                conn.seal_own(SEND_BYTES);
+                let mut push = |bytes: &[u8]| {
+                    // SAFETY: the bytes are neither changed nor freed before the batch is submitted below.
                     unsafe { self.sender.push(fd, bytes, tag) };
                     bytes.len()
-                });
+                };
+                let offered = match (&conn.secured, conn.out.front()) {
+                    (Some(secured), _) if secured.pending().is_empty() => continue,
+                    (Some(secured), _) => push(secured.pending()),
+                    (None, Some(chunk)) => chunk.with(conn.out_sent, SEND_BYTES, push),
+                    (None, None) => continue,
+                };
                 results.push((id.to_word(), offered, Sent::Full));
             }
             if self.sender.is_empty() {
@@ -79,7 +88,10 @@ impl<S> Engine<S> {
         };
         self.counts.sent_bytes_total += taken as u64;
         let Some(conn) = self.conn_mut(id) else { return };
-        conn.advance_out(taken);
+        match &mut conn.secured {
+            Some(secured) => secured.advance(taken),
+            None => conn.advance_out(taken),
+        }
         if taken < offered {
             self.block(id);
         }
@@ -98,7 +110,7 @@ impl<S> Engine<S> {
             conn.choked = false;
             crate::engine::wake(conn);
         }
-        if !conn.out.is_empty() {
+        if !conn.is_idle() {
             return self.list(id);
         }
         if conn.phase == Phase::Closing && conn.peer_close.is_some() {
@@ -109,6 +121,7 @@ impl<S> Engine<S> {
         if conn.phase == Phase::Closing && conn.deaf {
             // Its close cannot be understood any more: it sees our close and the end of the stream, and the
             // connection ends when it goes, without a reset that could overtake the close.
+            crate::cipher::farewell(conn);
             // SAFETY: the connection is in the table, so its task still owns the descriptor.
             unsafe { libc::shutdown(conn.fd, libc::SHUT_WR) };
             return;
@@ -148,14 +161,23 @@ impl<S> Engine<S> {
             let (end, count) = (found.ring.end(), found.slots.len());
             while index < count && !self.sender.is_full() {
                 let slot = &found.slots[index];
-                if slot.flags == 0
+                if slot.flags & !SECURED == 0
                     && slot.position < end
                     && let Some(segment) = found.ring.segment_at(slot.position)
                 {
                     let tag = results.len() as u64;
+                    let conn = if slot.flags == 0 { None } else { self.conns.get_mut(slot.conn.index as usize) };
+                    let secured = conn.and_then(|conn| conn.secured.as_mut());
                     let offered = segment.with(slot.position, SEND_BYTES, |bytes| {
-                        // SAFETY: nothing is appended to or trimmed from the feed before the batch is submitted.
-                        unsafe { self.sender.push(slot.fd, bytes, tag) };
+                        let sent = match secured {
+                            None => bytes,
+                            Some(secured) => {
+                                secured.seal(bytes);
+                                secured.pending()
+                            }
+                        };
+                        // SAFETY: neither the feed nor what was sealed is changed before the batch is submitted.
+                        unsafe { self.sender.push(slot.fd, sent, tag) };
                         bytes.len()
                     });
                     results.push((index as u32, offered, Sent::Full));
@@ -202,8 +224,17 @@ impl<S> Engine<S> {
                 }
             };
             self.counts.sent_bytes_total += taken as u64;
+            // What was sealed is out of the feed, whether the socket has taken it or not.
+            let conn = if slot.flags & SECURED == 0 { None } else { self.conns.get_mut(slot.conn.index as usize) };
+            let (taken, whole) = match conn.and_then(|conn| conn.secured.as_mut()) {
+                None => (taken, taken == offered),
+                Some(secured) => {
+                    secured.advance(taken);
+                    (offered, secured.pending().is_empty())
+                }
+            };
             slot.position += taken as u64;
-            if taken < offered {
+            if !whole {
                 full.push(slot.conn);
             } else if slot.position == end {
                 self.counts.delivered_frames_total += frames - slot.counted_frames;
@@ -234,9 +265,14 @@ impl<S> Engine<S> {
 
     /// Calls `send` with the next bytes of a connection whose socket was full; `None` if there are none.
     pub(crate) fn with_next_bytes<R>(&mut self, id: ConnId, send: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let conn = self.conn(id)?;
-        if let Some(chunk) = conn.out.front() {
-            return Some(chunk.with(conn.out_sent, SEND_BYTES, send));
+        let conn = self.conns.get_mut(id.index as usize).filter(|conn| conn.generation == id.generation)?;
+        conn.seal_own(SEND_BYTES);
+        match (&conn.secured, conn.out.front()) {
+            (Some(secured), _) if !secured.pending().is_empty() => return Some(send(secured.pending())),
+            (None, Some(chunk)) => return Some(chunk.with(conn.out_sent, SEND_BYTES, send)),
+            // What its feed has for an encrypted connection goes with the next flush.
+            (Some(_), _) => return None,
+            (None, None) => {}
         }
         let (feed, slot) = conn.sub?;
         let found = &self.feeds[feed as usize];
@@ -256,8 +292,14 @@ impl<S> Engine<S> {
         conn.blocked = false;
         self.counts.sends_total += 1;
         self.counts.sent_bytes_total += taken as u64;
-        let own = !conn.out.is_empty();
-        if own {
+        let own = match &mut conn.secured {
+            Some(secured) => {
+                secured.advance(taken);
+                true
+            }
+            None => !conn.out.is_empty(),
+        };
+        if own && conn.secured.is_none() {
             conn.advance_out(taken);
         }
         if let Some((feed, slot)) = conn.sub {

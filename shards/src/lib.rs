@@ -6,6 +6,7 @@
 //! through its inbox and in no other way.
 
 mod block;
+mod cipher;
 mod conn;
 mod core;
 pub mod cores;
@@ -25,6 +26,7 @@ mod timers;
 mod wheel;
 
 pub use block::Block;
+pub use cipher::Cipher;
 pub use conn::{ConnId, Ended};
 pub use core::{Admission, App, Command, Handoff, Peer};
 pub use engine::{Counts, Engine, FeedId, FeedLimits, Lagging, Settings};

@@ -26,10 +26,9 @@ use glommio::net::{TcpStream, UnixStream};
 use glommio::{LocalExecutorBuilder, Placement, PoolPlacement};
 
 use crate::conn::{ConnId, Ended};
-use crate::core::{App, Command, Core, Handoff, Peer};
+use crate::core::{Adopted, App, Command, Core, Handoff, Peer};
 use crate::doorbell::Doorbell;
 use crate::engine::{Engine, Settings};
-use crate::head::UpgradeHead;
 use crate::inbox::Inbox;
 use crate::sender::Sent;
 
@@ -107,6 +106,7 @@ async fn run<A: App>(mut setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<
         index: setup.index,
         handoff: setup.handoff,
         scratch: vec![0; READ_BYTES],
+        opened: Vec::new(),
         begun: Instant::now(),
         adopted: Vec::new(),
         accept: false,
@@ -125,8 +125,8 @@ async fn run<A: App>(mut setup: Setup<A::Remote>, make: impl FnOnce(&mut Engine<
             core.turn()?;
             (std::mem::take(&mut core.adopted), core.close_listener.take(), core.quit)
         };
-        for (fd, upgraded) in adopted {
-            start(&core, fd, upgraded);
+        for adopted in adopted {
+            start(&core, adopted);
         }
         if let Some(done) = closing {
             listener = None;
@@ -247,11 +247,11 @@ fn admit<A: App>(core: &Rc<RefCell<Core<A>>>, fd: OwnedFd) {
         let core = core.borrow();
         core.peers[core.index].connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
-    start(core, fd, None);
+    start(core, (fd, None));
 }
 
 /// Registers a socket and starts the task that reads it.
-fn start<A: App>(core: &Rc<RefCell<Core<A>>>, fd: OwnedFd, upgraded: Option<(UpgradeHead, Vec<u8>)>) {
+fn start<A: App>(core: &Rc<RefCell<Core<A>>>, (fd, upgraded): Adopted) {
     let socket = socket2::Socket::from(fd);
     // Replies and rows are whole when they are sent; nothing is gained by waiting for more.
     let _ = socket.set_tcp_nodelay(true);
@@ -259,10 +259,12 @@ fn start<A: App>(core: &Rc<RefCell<Core<A>>>, fd: OwnedFd, upgraded: Option<(Upg
     // SAFETY: the descriptor is open and has no other owner from here on.
     let stream = unsafe { TcpStream::from_raw_fd(socket.into_raw_fd()) };
     glommio::spawn_local(serve(Rc::clone(core), id, stream)).detach();
-    if let Some((head, mut bytes)) = upgraded {
+    if let Some((head, mut bytes, cipher)) = upgraded {
         let mut core = core.borrow_mut();
+        core.secure(id, cipher);
         core.open(id, &head, Vec::new());
-        core.on_bytes(id, &mut bytes);
+        core.on_plain(id, &mut bytes);
+        core.dispatch();
     }
 }
 

@@ -32,10 +32,11 @@ impl<S> Engine<S> {
         }
         match conn.phase {
             Phase::Head => self.remove(id, Ended::TimedOut),
-            Phase::Closing if conn.out_bytes > 0 && conn.looks < STALLED_LOOKS => {
+            Phase::Closing if !conn.is_idle() && conn.looks < STALLED_LOOKS => {
                 // A dropped subscriber may still drain what was accepted for it; one that takes nothing is let go.
-                conn.looks = if conn.out_bytes == conn.looked_bytes { conn.looks + 1 } else { 0 };
-                conn.looked_bytes = conn.out_bytes;
+                let left_bytes = conn.left_bytes();
+                conn.looks = if left_bytes == conn.looked_bytes { conn.looks + 1 } else { 0 };
+                conn.looked_bytes = left_bytes;
                 conn.deadline_s = now_s + close_timeout_s;
                 self.wheel.set(id, now_s + close_timeout_s);
             }

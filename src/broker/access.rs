@@ -2,9 +2,13 @@
 
 use std::net::SocketAddr;
 
+use rustls::ServerConnection;
+use streamcast_shards::Cipher;
+
 use super::error::BrokerError;
 use crate::auth::{Gate, PolicySources};
 use crate::config::Config;
+use crate::tls::{Certificates, Record, TlsFiles};
 
 /// The gate that a configuration asks for. A registry without a policy is this very host's to manage.
 pub(super) fn gate(config: &Config) -> Result<Gate, BrokerError> {
@@ -28,15 +32,35 @@ pub(super) fn check_addresses(config: &Config, addresses: impl Iterator<Item = S
     Ok(())
 }
 
-/// Whether there is anything to read again.
-pub(super) fn can_reload(gate: &Gate) -> bool {
-    gate.has_policy()
+/// The certificates of a configuration, if it wants TLS.
+pub(super) fn certificates(config: &Config) -> Result<Option<Certificates>, BrokerError> {
+    let (Some(cert), Some(key)) = (&config.tls.cert, &config.tls.key) else { return Ok(None) };
+    let files = TlsFiles { cert: cert.clone(), key: key.clone(), client_ca: config.tls.client_ca.clone() };
+    Ok(Some(Certificates::load(&files)?))
 }
 
-/// Reads the policy again; one that cannot be read leaves the old one in force.
-pub(super) fn reload(gate: &Gate) {
+/// The keys of a connection as a shard uses them.
+pub(super) fn cipher(keys: Box<ServerConnection>) -> Box<dyn Cipher> {
+    Box::new(Record::new(keys))
+}
+
+/// Whether there is anything to read again.
+pub(super) fn can_reload(gate: &Gate, certificates: &Option<Certificates>) -> bool {
+    gate.has_policy() || certificates.is_some()
+}
+
+/// Reads policy and certificates again; what cannot be read leaves the old in force.
+pub(super) fn reload(gate: &Gate, certificates: &Option<Certificates>) {
     match gate.reload() {
-        Ok(()) => tracing::info!(target: "audit", "the policy was read again"),
+        Ok(()) if gate.has_policy() => tracing::info!(target: "audit", "the policy was read again"),
+        Ok(()) => {}
         Err(error) => tracing::error!(target: "audit", %error, "the policy cannot be read; the one from before stays"),
+    }
+    match certificates.as_ref().map(Certificates::reload) {
+        None => {}
+        Some(Ok(())) => tracing::info!(target: "audit", "the certificates were read again"),
+        Some(Err(error)) => {
+            tracing::error!(target: "audit", %error, "the certificates cannot be read; those from before stay");
+        }
     }
 }

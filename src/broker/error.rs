@@ -9,6 +9,7 @@ use crate::lake::life::LifeError;
 use crate::lake::mover::MoverError;
 use crate::registry::RegistryError;
 use crate::schema::SchemaError;
+use crate::tls::TlsError;
 use streamcast_shards::cores::CoreError;
 use streamcast_shards::listen::ListenError;
 use streamcast_shards::probe::ProbeError;
@@ -37,6 +38,9 @@ pub enum BrokerError {
     /// Who is let in.
     #[error(transparent)]
     Auth(#[from] AuthError),
+    /// Certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The data root or the journal.
     #[error(transparent)]
     Journal(#[from] JournalError),

@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustls::ServerConnection;
 use streamcast_shards::cores::{self, CorePlan, CoreRequest};
 use streamcast_shards::doorbell::Doorbell;
 use streamcast_shards::{Command, Handoff, Peer, Settings, UpgradeHead, inbox, listen, probe, shard};
@@ -30,6 +31,7 @@ use crate::lake::mover::{Lake, Unfinished};
 use crate::registry::Registry;
 use crate::session::{self, CatalogCell, LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
 use crate::telemetry::Telemetry;
+use crate::tls::Certificates;
 use crate::wire::RowBatch;
 
 /// The most shards a token can name.
@@ -55,6 +57,7 @@ pub struct Broker {
     control_address: Option<SocketAddr>,
     gate: Gate,
     lake: Arc<Lake>,
+    certificates: Option<Certificates>,
     stop_timeout: Duration,
 }
 
@@ -74,6 +77,7 @@ impl Broker {
         report_cores(&plan, &allowed);
         raise_descriptor_limit();
         let gate = access::gate(config)?;
+        let certificates = access::certificates(config)?;
         let shards = plan.shards.len();
         let telemetry = Arc::new(Telemetry::new(shards));
         for (counters, core) in telemetry.shards.iter().zip(&plan.shards) {
@@ -124,7 +128,7 @@ impl Broker {
             Arc::clone(&telemetry),
             validators,
         ));
-        let http = start_http(config, &registry, &telemetry, &plan, &peers, &gate, batches)?;
+        let http = start_http(config, &registry, &telemetry, &plan, &peers, (&gate, &certificates), batches)?;
         let listeners = match listen::inherited(shards) {
             Some(inherited) => inherited?,
             None => listen::listen(config.listen, shards)?,
@@ -146,6 +150,7 @@ impl Broker {
             control_address: None,
             gate,
             lake,
+            certificates,
             stop_timeout: config.stop_timeout,
         };
         // Before anybody can connect: an unknown stream would end long-running clients for good.
@@ -194,6 +199,7 @@ impl Broker {
                 ping_s: seconds(config.keepalive.ping),
                 pong_timeout_s: seconds(config.keepalive.timeout),
                 max_connections: (config.max_connections as usize).div_ceil(shards),
+                secure: self.certificates.is_some(),
                 ..Settings::default()
             },
             inbox: receiver,
@@ -330,14 +336,17 @@ impl Broker {
 pub fn run(config: Config) -> Result<(), BrokerError> {
     let signals = signals::listen().map_err(BrokerError::Thread)?;
     let broker = Broker::start(&config)?;
-    println!("streamcast-uring listens on http://{}", broker.address());
+    let scheme = if broker.certificates.is_some() { "https" } else { "http" };
+    println!("streamcast-uring listens on {scheme}://{}", broker.address());
     if let Some(address) = broker.control_address() {
-        println!("control API on http://{address}");
+        println!("control API on {scheme}://{address}");
     }
     notify::notify("READY=1");
     loop {
         match signals.recv_timeout(Duration::from_millis(500)) {
-            Ok(signals::RELOAD) if access::can_reload(&broker.gate) => access::reload(&broker.gate),
+            Ok(signals::RELOAD) if access::can_reload(&broker.gate, &broker.certificates) => {
+                access::reload(&broker.gate, &broker.certificates);
+            }
             Ok(signal) => {
                 tracing::info!(signal, "stopping");
                 break;
@@ -394,26 +403,28 @@ fn start_http(
     telemetry: &Arc<Telemetry>,
     plan: &CorePlan,
     peers: &[Peer<Remote>],
-    gate: &Gate,
+    (gate, certificates): (&Gate, &Option<Certificates>),
     batches: Arc<Service>,
 ) -> Result<HttpHandle, BrokerError> {
     let (peers, keeps) = (peers.to_vec(), gate.has_policy());
-    let on_upgrade = move |stream: TcpStream, head: http::UpgradeHead, rest: Vec<u8>| {
-        let Some(peer) = peers.iter().min_by_key(|peer| peer.connections.load(Relaxed)) else { return };
-        peer.connections.fetch_add(1, Relaxed);
-        let head = UpgradeHead {
-            target: head.target.into_bytes(),
-            headers: head.headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect(),
-            pass: keeps.then(|| session::attach(head.pass)),
+    let on_upgrade =
+        move |stream: TcpStream, head: http::UpgradeHead, rest: Vec<u8>, keys: Option<Box<ServerConnection>>| {
+            let Some(peer) = peers.iter().min_by_key(|peer| peer.connections.load(Relaxed)) else { return };
+            peer.connections.fetch_add(1, Relaxed);
+            let head = UpgradeHead {
+                target: head.target.into_bytes(),
+                headers: head.headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect(),
+                pass: keeps.then(|| session::attach(head.pass)),
+            };
+            peer.inbox.send(Command::Upgraded(stream, head, rest, keys.map(access::cipher)), 0);
         };
-        peer.inbox.send(Command::Upgraded(stream, head, rest), 0);
-    };
     let settings = HttpSettings {
         stats_path: config.stats.path().map(str::to_owned),
         registry: registry.clone(),
         control_apart: config.control_listen.is_some(),
         batches: Some(batches),
         gate: gate.clone(),
+        certificates: certificates.clone(),
         ..HttpSettings::new(Arc::new(on_upgrade))
     };
     Ok(http::start(settings, Arc::clone(telemetry), &plan.background)?)

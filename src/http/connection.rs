@@ -1,7 +1,7 @@
 //! One HTTP connection, from its hand-over to its end.
 
 use std::convert::Infallible;
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio_rustls::TlsAcceptor;
 
 use super::activity::Activity;
 use super::caller::PeerAddress;
@@ -32,11 +34,11 @@ pub struct Adopted {
 pub struct ByControlAddress;
 
 /// Serves a connection until it ends, is upgraded, runs out of time, or the broker stops.
-pub async fn serve(app: Arc<App>, adopted: Adopted, mut stopping: watch::Receiver<Option<Instant>>) {
+pub async fn serve(app: Arc<App>, adopted: Adopted, stopping: watch::Receiver<Option<Instant>>) {
     let limits = app.settings.limits;
     let _permit = adopted.permit;
-    let by_control_address = adopted.by_control_address;
     let peer = adopted.socket.peer_addr().ok().map(|address| address.ip());
+    let from = (peer, adopted.by_control_address);
     let activity = Arc::new(Activity::new(!adopted.already_read.is_empty(), Instant::now()));
     let socket = match HandedSocket::new(adopted.socket, adopted.already_read, activity.clone()) {
         Ok(socket) => socket,
@@ -45,6 +47,32 @@ pub async fn serve(app: Arc<App>, adopted: Adopted, mut stopping: watch::Receive
             return;
         }
     };
+    let Some(certificates) = &app.settings.certificates else {
+        return converse(app, TokioIo::new(socket), from, activity, stopping).await;
+    };
+    // A handshake is what comes before the first request: it has the time of a head.
+    let handshake = TlsAcceptor::from(certificates.current()).accept(socket);
+    match tokio::time::timeout(limits.head_timeout, handshake).await {
+        Ok(Ok(secured)) => {
+            activity.answered(Instant::now());
+            converse(app, TokioIo::new(secured), from, activity, stopping).await;
+        }
+        Ok(Err(error)) => tracing::debug!(%error, ?peer, "a TLS handshake failed"),
+        Err(_) => tracing::debug!(?peer, "a TLS handshake took too long"),
+    }
+}
+
+/// Answers the requests of a connection from an address, which may be the control API's.
+async fn converse<S>(
+    app: Arc<App>,
+    socket: TokioIo<S>,
+    (peer, by_control_address): (Option<IpAddr>, bool),
+    activity: Arc<Activity>,
+    mut stopping: watch::Receiver<Option<Instant>>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = app.settings.limits;
     let service = service_fn(|mut request: Request<Incoming>| {
         if let Some(peer) = peer {
             request.extensions_mut().insert(PeerAddress(peer));
@@ -64,7 +92,7 @@ pub async fn serve(app: Arc<App>, adopted: Adopted, mut stopping: watch::Receive
         .max_buf_size(limits.max_head_bytes.max(8_192))
         .max_headers(limits.max_header_count)
         .header_read_timeout(None)
-        .serve_connection(TokioIo::new(socket), service)
+        .serve_connection(socket, service)
         .with_upgrades();
     let mut connection = pin!(connection);
     let mut asked_to_end = false;

@@ -4,15 +4,19 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ServerConnection;
+
 use crate::auth::{Gate, Pass};
 use crate::batches::Service;
 use crate::registry::{Registry, RegistrySettings};
+use crate::tls::Certificates;
 
 /// Takes a connection back that was handed over as HTTP and then asked for a WebSocket.
 ///
 /// The `101` answer is on its way already. The arguments are the socket (non-blocking), the request, and what
-/// the peer sent behind it. Called on a background thread; it must not block.
-pub type OnUpgrade = Arc<dyn Fn(TcpStream, UpgradeHead, Vec<u8>) + Send + Sync>;
+/// the peer sent behind it, and the keys of the connection if it is encrypted. Called on a background thread; it must not
+/// block.
+pub type OnUpgrade = Arc<dyn Fn(TcpStream, UpgradeHead, Vec<u8>, Option<Box<ServerConnection>>) + Send + Sync>;
 
 /// The request that became a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub struct HttpSettings {
     pub control_apart: bool,
     /// The batch API; `None` turns it off.
     pub batches: Option<Arc<Service>>,
+    /// With them every connection is encrypted.
+    pub certificates: Option<Certificates>,
     /// Where upgraded connections go.
     pub on_upgrade: OnUpgrade,
 }
@@ -58,6 +64,7 @@ impl HttpSettings {
             registry: Registry::none(RegistrySettings::new(1 << 20)),
             control_apart: false,
             batches: None,
+            certificates: None,
             on_upgrade,
         }
     }

@@ -22,7 +22,7 @@ fn rig(read_first: usize, change: impl FnOnce(&mut HttpSettings)) -> Rig {
     let telemetry = Arc::new(Telemetry::new(2));
     telemetry.add_stream(Arc::new(StreamCounters::new("r", true, Some(1))));
     let (upgrades, upgraded) = mpsc::channel();
-    let mut settings = HttpSettings::new(Arc::new(move |socket, head, leftover| {
+    let mut settings = HttpSettings::new(Arc::new(move |socket, head, leftover, _| {
         let _ = upgrades.send((socket, head, leftover));
     }));
     change(&mut settings);

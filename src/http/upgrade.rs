@@ -1,5 +1,7 @@
 //! A WebSocket request on a connection that began as HTTP: judged, answered 101, and handed back.
 
+use std::io::Read;
+
 use axum::body::Body;
 use axum::http::header::{
     CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -7,6 +9,8 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use rustls::ServerConnection;
+use tokio_rustls::server::TlsStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::caller::Caller;
@@ -121,17 +125,40 @@ async fn hand_back(upgrade: OnUpgrade, head: settings::UpgradeHead, on_upgrade: 
     let Ok(upgraded) = upgrade.await else {
         return; // The peer left before the answer was written.
     };
-    let Ok(parts) = upgraded.downcast::<TokioIo<HandedSocket>>() else {
-        tracing::error!("an upgraded connection is not one that was handed over");
-        return;
+    let parted = match upgraded.downcast::<TokioIo<HandedSocket>>() {
+        Ok(parts) => parts.io.into_inner().into_parts().map(|(socket, unread)| {
+            let leftover = [parts.read_buf.to_vec(), unread].concat();
+            (socket, leftover, None)
+        }),
+        Err(upgraded) => match upgraded.downcast::<TokioIo<TlsStream<HandedSocket>>>() {
+            Ok(parts) => {
+                let (socket, keys) = parts.io.into_inner().into_inner();
+                part_encrypted(socket, keys, parts.read_buf.to_vec())
+            }
+            Err(_) => Err(std::io::Error::other("it is not one that was handed over")),
+        },
     };
-    match parts.io.into_inner().into_parts() {
-        Ok((socket, unread)) => {
-            let mut leftover = parts.read_buf.to_vec();
-            leftover.extend_from_slice(&unread);
-            on_upgrade(socket, head, leftover);
-        }
+    match parted {
+        Ok((socket, leftover, keys)) => on_upgrade(socket, head, leftover, keys),
         Err(error) => tracing::warn!(%error, "an upgraded connection was lost on its way back to a shard"),
+    }
+}
+
+type Parted = (std::net::TcpStream, Vec<u8>, Option<Box<ServerConnection>>);
+
+/// Takes an encrypted connection apart. What was read of it and not opened yet is opened here.
+fn part_encrypted(socket: HandedSocket, mut keys: ServerConnection, mut plain: Vec<u8>) -> std::io::Result<Parted> {
+    let (socket, unread) = socket.into_parts()?;
+    let mut unread = unread.as_slice();
+    loop {
+        let state = keys.process_new_packets().map_err(std::io::Error::other)?;
+        let begin = plain.len();
+        plain.resize(begin + state.plaintext_bytes_to_read(), 0);
+        keys.reader().read_exact(&mut plain[begin..])?;
+        if unread.is_empty() {
+            return Ok((socket, plain, Some(Box::new(keys))));
+        }
+        keys.read_tls(&mut unread)?;
     }
 }
 

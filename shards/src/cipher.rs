@@ -1,0 +1,84 @@
+//! Connections under encryption: what goes in is opened before the engine sees it, what goes out is sealed last.
+//!
+//! Frames stay shared: they are sealed for one connection at the moment they are sent to it, as many as wait in one go,
+//! into a buffer that the connection has for this alone.
+
+use std::io;
+
+use crate::conn::Conn;
+
+/// The record layer of one connection, keys and all, after its handshake.
+pub trait Cipher: Send {
+    /// Appends to `sealed` what says `plain` to the peer.
+    ///
+    /// # Errors
+    /// When nothing more can be said.
+    fn seal(&mut self, plain: &[u8], sealed: &mut Vec<u8>) -> io::Result<()>;
+
+    /// Appends to `plain` what `bytes` from the peer say, and to `sealed` what has to be answered below all that. True
+    /// if the peer says nothing more.
+    ///
+    /// # Errors
+    /// When it is not what the peer has sent.
+    fn open(&mut self, bytes: &[u8], plain: &mut Vec<u8>, sealed: &mut Vec<u8>) -> io::Result<bool>;
+
+    /// Appends to `sealed` that we say nothing more.
+    fn finish(&mut self, sealed: &mut Vec<u8>);
+}
+
+/// An emptied buffer larger than this is given back.
+const KEPT_BYTES: usize = 4 * 1024;
+
+/// A cipher and what it has sealed and the socket has not taken.
+pub(crate) struct Secured {
+    cipher: Box<dyn Cipher>,
+    sealed: Vec<u8>,
+    sent: usize,
+}
+
+impl Secured {
+    pub(crate) fn new(cipher: Box<dyn Cipher>) -> Self {
+        Self { cipher, sealed: Vec::new(), sent: 0 }
+    }
+
+    /// Sealed bytes for the socket.
+    pub(crate) fn pending(&self) -> &[u8] {
+        &self.sealed[self.sent..]
+    }
+
+    /// Counts sealed bytes as taken.
+    pub(crate) fn advance(&mut self, taken: usize) {
+        self.sent += taken;
+        if self.sent >= self.sealed.len() {
+            self.sent = 0;
+            self.sealed.clear();
+            if self.sealed.capacity() > KEPT_BYTES {
+                self.sealed = Vec::new();
+            }
+        }
+    }
+
+    /// Seals behind what is pending. What cannot be sealed is not sent; reading will find out why.
+    pub(crate) fn seal(&mut self, plain: &[u8]) {
+        let _ = self.cipher.seal(plain, &mut self.sealed);
+    }
+
+    pub(crate) fn open(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
+        self.cipher.open(bytes, plain, &mut self.sealed)
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.cipher.finish(&mut self.sealed);
+    }
+}
+
+/// Says under encryption that nothing more follows, if the socket takes it: what ends without was cut off.
+pub(crate) fn farewell<S>(conn: &mut Conn<S>) {
+    let Some(secured) = conn.secured.as_mut().filter(|secured| secured.pending().is_empty()) else { return };
+    secured.finish();
+    let bytes = secured.pending();
+    // SAFETY: the bytes are valid for the call, and the connection's task still owns the descriptor.
+    unsafe { libc::send(conn.fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    let length = bytes.len();
+    secured.advance(length);
+}

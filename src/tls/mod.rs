@@ -1,0 +1,10 @@
+//! TLS: certificates that can change while the broker runs, and the record layer of connections on a shard.
+//!
+//! Handshakes are made on background cores, by the HTTP side, which also answers the upgrade. A WebSocket then goes back to
+//! a shard with its keys, as a [`streamcast_shards::Cipher`].
+
+mod files;
+mod record;
+
+pub use files::{Certificates, TlsError, TlsFiles};
+pub use record::Record;

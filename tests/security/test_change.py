@@ -1,0 +1,109 @@
+"""A policy that changes, and what ends by itself."""
+
+import asyncio
+import base64
+import json
+import signal
+import subprocess
+import time
+
+import websockets
+
+from broker import http
+from guarded import PASSWORD, WRONG, Guarded, basic, request, tool, upgrade
+
+
+class Change(Guarded):
+    policy = "[limits]\nfailures = 5\nfailure_s = 60\n"
+
+    async def reload(self, says: str):
+        before = self.log().count(says)
+        self.broker.signal(signal.SIGHUP)
+        for _ in range(200):
+            if self.log().count(says) > before:
+                return
+            await asyncio.sleep(0.05)
+        self.fail(f"no {says!r} in the log")
+
+    async def closed(self, socket) -> int:
+        try:
+            while True:
+                await asyncio.wait_for(socket.recv(), 5)
+        except websockets.exceptions.ConnectionClosed as end:
+            return end.rcvd.code
+
+    async def test_a_revoked_key_ends_its_connections_and_no_others(self):
+        headers = {"Authorization": f"Bearer {self.key}"}
+        async with websockets.connect(self.broker.uri("r", "?publish"), additional_headers=headers) as etl, \
+                websockets.connect(self.broker.uri("r"), additional_headers=basic()) as ann:
+            await etl.recv(), await ann.recv()
+            tool("keys", "revoke", self.key.split("_")[1], "--file", self.keys)
+            await self.reload("policy was read again")
+            self.assertEqual(await self.closed(etl), 4401)
+            self.assertEqual(await self.codes(upgrade("/r?publish", headers)), [401])
+            await asyncio.sleep(1.2)
+            await (await ann.ping())
+            self.write_policy()
+            self.rules.write_text(self.rules.read_text().replace('"data.read" = "r"', '"data.read" = "q"'))
+            await self.reload("policy was read again")
+            self.assertEqual(await self.closed(ann), 4401)
+            self.assertEqual(await self.codes(upgrade("/r", basic())), [403])
+
+    async def test_a_policy_with_a_mistake_changes_nothing(self):
+        self.rules.write_text("[[principal]]\nname = 7\n")
+        await self.reload("the one from before stays")
+        self.assertEqual(await self.codes(upgrade("/r", basic())), [101])
+
+    async def test_guessing_is_slowed_down(self):
+        for _ in range(5):
+            self.assertEqual(await self.codes(upgrade("/r", basic("ann", WRONG))), [401])
+        for password in (WRONG, PASSWORD):
+            answer = await http(self.port, "GET", "/stats", headers=basic("ops", password))
+            self.assertEqual((answer.code, answer.headers.get("retry-after")), (429, "1"))
+            self.assertEqual(json.loads(answer.text)["error"]["code"], "too_many_failures")
+        # What cannot be guessed goes on being let in.
+        self.assertEqual(await self.codes(upgrade("/r?publish", {"Authorization": f"Bearer {self.key}"})), [101])
+        self.assertEqual(await self.codes(request("GET", "/healthz")), [200])
+
+    async def test_many_at_once_wait_for_one_check(self):
+        began = time.monotonic()
+        found = await asyncio.gather(*(self.codes(upgrade("/r", basic())) for _ in range(200)))
+        self.assertEqual(found, [[101]] * 200)
+        self.assertLess(time.monotonic() - began, 20)
+
+
+class Tokens(Guarded):
+    async def asyncSetUp(self):
+        await super().asyncSetUp()
+        self.private = self.broker.home / "ed.pem"
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ED25519", "-out", self.private], check=True)
+        public = subprocess.run(["openssl", "pkey", "-in", self.private, "-pubout", "-outform", "DER"], check=True, capture_output=True).stdout[-32:]
+        jwks = {"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k", "x": self.text(public)}]}
+        (self.broker.home / "jwks.json").write_text(json.dumps(jwks))
+        issuer = '[[issuer]]\nissuer = "https://id.example"\naudience = "streamcast"\njwks_file = "jwks.json"\nleeway_s = 0\n[issuer.grants]\n"data.*" = "r"\n'
+        self.rules.write_text(self.rules.read_text() + issuer)
+        await self.broker.restart()
+
+    @staticmethod
+    def text(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    def token(self, **claims) -> dict:
+        claims = {"iss": "https://id.example", "aud": "streamcast", "sub": "ann", "exp": time.time() + 60} | claims
+        parts = [self.text(json.dumps(part).encode()) for part in ({"alg": "EdDSA", "kid": "k"}, claims)]
+        (self.broker.home / "signed").write_text(".".join(parts))
+        command = ["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", self.private, "-in", self.broker.home / "signed"]
+        return {"Authorization": "Bearer " + ".".join([*parts, self.text(subprocess.run(command, check=True, capture_output=True).stdout)])}
+
+    async def test_a_token_lets_in_until_it_expires(self):
+        self.assertEqual(await self.codes(upgrade("/r", self.token())), [101])
+        self.assertEqual(await self.codes(upgrade("/secret", self.token())), [403])
+        for wrong in ({"aud": "x"}, {"iss": "x"}, {"exp": time.time() - 1}, {"nbf": time.time() + 60}):
+            self.assertEqual(await self.codes(upgrade("/r", self.token(**wrong))), [401], wrong)
+        until = time.time() + 3
+        async with websockets.connect(self.broker.uri("r"), additional_headers=self.token(exp=until)) as socket:
+            await socket.recv()
+            with self.assertRaises(websockets.exceptions.ConnectionClosed) as end:
+                await asyncio.wait_for(socket.recv(), 8)
+        self.assertEqual((end.exception.rcvd.code, end.exception.rcvd.reason), (4401, '{"error":"credentials_expired"}'))
+        self.assertGreaterEqual(time.time(), until - 0.1)

@@ -1,0 +1,63 @@
+"""Strangers who take time and places without ever showing anything."""
+
+import asyncio
+import time
+
+from broker import http
+from guarded import Guarded, basic, request, upgrade
+
+
+class Floods(Guarded):
+    async def well(self):
+        began = time.monotonic()
+        self.assertEqual(await self.codes(upgrade("/r", basic())), [101])
+        self.assertEqual((await http(self.port, "GET", "/healthz")).code, 200)
+        self.assertLess(time.monotonic() - began, 5)
+
+    async def test_slow_heads_are_given_up(self):
+        """200 peers say a byte a second; others are served meanwhile, and after ten seconds they are gone."""
+        peers = [await asyncio.open_connection("127.0.0.1", self.port) for _ in range(200)]
+        for _, writer in peers:
+            writer.write(b"GET /r HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nA: ")
+        ends = [asyncio.create_task(reader.read()) for reader, _ in peers]
+        for _ in range(13):
+            for _, writer in peers:
+                try:
+                    writer.write(b"a")
+                except ConnectionError:
+                    pass
+            await asyncio.sleep(1)
+        await self.well()
+        done, left = await asyncio.wait(ends, timeout=3)
+        self.assertEqual(len(left), 0)
+        # Whatever they were told, it was no 101.
+        self.assertFalse(any(b" 101 " in (task.result() if not task.exception() else b"") for task in done))
+        for _, writer in peers:
+            writer.close()
+
+    async def test_silent_connections_do_not_keep_others_out(self):
+        peers = [await asyncio.open_connection("127.0.0.1", self.port) for _ in range(1500)]
+        await self.well()
+        for _, writer in peers:
+            writer.close()
+        await self.well()
+
+    async def test_large_fields(self):
+        for length in (20_000, 60_000, 200_000):
+            found = await self.codes(upgrade("/r", {"Authorization": "Basic " + "a" * length}))
+            self.assertFalse(set(found) - {400, 401, 431}, found)
+            found = await self.codes(request("GET", "/stats", {"Authorization": "Bearer " + "a" * length}))
+            self.assertFalse(set(found) - {400, 401, 431}, found)
+        found = await self.codes(upgrade("/r", [("Authorization", "Basic eDp5")] * 60))
+        self.assertFalse(set(found) - {400, 401, 431}, found)
+        await self.well()
+
+    async def test_wrong_passwords_do_not_hold_up_those_who_are_known(self):
+        """Checks take the time of threads of their own: a shard goes on, and so do those who were let in before."""
+        await self.well()
+        guesses = [asyncio.create_task(self.codes(upgrade("/r", basic("ann", f"guess {number}")))) for number in range(100)]
+        began = time.monotonic()
+        self.assertEqual(await self.codes(upgrade("/r?publish", {"Authorization": f"Bearer {self.key}"})), [101])
+        self.assertLess(time.monotonic() - began, 2)
+        found = await asyncio.gather(*guesses)
+        self.assertFalse({code for codes in found for code in codes} - {401, 429}, found)

@@ -1,0 +1,180 @@
+"""TLS: the same service, encrypted; certificates that change; clients that need one."""
+
+import asyncio
+import json
+import shutil
+import signal
+import ssl
+import unittest
+
+import websockets
+
+from broker import row, rows
+from guarded import Guarded, answers, basic, certificate, codes, greeting, request, upgrade
+
+ROWS = 30_000
+
+
+def trusting(*certs, own: tuple | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    for cert in certs:
+        context.load_verify_locations(cert)
+    context.set_alpn_protocols(["http/1.1", "h2"])
+    if own:
+        context.load_cert_chain(*own)
+    return context
+
+
+class Secured(Guarded):
+    """A broker with a certificate of its own making."""
+
+    def more_args(self) -> list[str]:
+        self.cert, self.key_file = certificate(self.broker.home, "server")
+        self.context = trusting(self.cert)
+        return ["--tls-cert", str(self.cert), "--tls-key", str(self.key_file)]
+
+    def uri(self, name: str) -> str:
+        return f"wss://localhost:{self.port}/{name}"
+
+    def connect(self, name: str, user: str = "ops", **how):
+        how = {"ssl": self.context, "additional_headers": basic(user), "max_size": None, "compression": None} | how
+        return websockets.connect(self.uri(name), **how)
+
+    async def secret(self, sent: bytes, **how) -> bytes:
+        return await answers(self.port, sent, ssl=self.context, server_hostname="localhost", **how)
+
+
+@unittest.skipUnless(shutil.which("openssl"), "makes its certificates with openssl")
+class Tls(Secured):
+    async def test_http_and_sockets_are_served(self):
+        self.assertEqual(codes(await self.secret(request("GET", "/healthz"))), [200])
+        self.assertEqual(codes(await self.secret(request("GET", "/stats"))), [401])
+        self.assertEqual(codes(await self.secret(upgrade("/secret", basic()))), [403])
+        # Two requests on one connection, the second of which becomes a socket.
+        found = await self.secret(request("GET", "/healthz") + upgrade("/r", basic()))
+        self.assertEqual(codes(found), [200, 101])
+        self.assertEqual(greeting(found)["stream"], "r")
+        _, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, server_hostname="localhost")
+        self.assertEqual(writer.get_extra_info("ssl_object").selected_alpn_protocol(), "http/1.1")
+        writer.close()
+
+    async def test_clear_text_gets_nothing(self):
+        for sent in (request("GET", "/healthz"), upgrade("/r", basic()), b"\x16\x03\x01rubbish" * 100, b"\x00" * 5000):
+            found = await answers(self.port, sent)
+            self.assertNotIn(b"HTTP/1.1 101", found)
+            self.assertNotIn(b"HTTP/1.1 200", found)
+        self.assertEqual(codes(await self.secret(request("GET", "/healthz"))), [200])
+
+    async def test_rows_go_both_ways_whole_and_in_order(self):
+        async with self.connect("r?publish") as pub, self.connect("r") as live, self.connect("r?where=%7B%22id%22:7%7D") as filtered:
+            for socket in (pub, live, filtered):
+                await socket.recv()
+            for start in range(0, ROWS, 1000):
+                await pub.send(rows(start, 1000, "x" * 100))
+            for _ in range(ROWS // 1000):
+                self.assertIn("ok", json.loads(await pub.recv()))
+            found = [json.loads(await asyncio.wait_for(live.recv(), 10)) for _ in range(ROWS)]
+            self.assertEqual([offset for offset, _, _ in found], list(range(1, ROWS + 1)))
+            self.assertEqual(json.loads(await filtered.recv())[2]["id"], 7)
+            await pub.send(b"x" * 5)
+            self.assertEqual(json.loads(await pub.recv())["error"], "bad_frame")
+        # A replay for somebody who reads slowly: the socket is full most of the time.
+        async with self.connect("r?offset=0", max_queue=1) as slow:
+            await slow.recv()
+            for expected in range(1, ROWS + 1):
+                if expected % 5000 == 0:
+                    await asyncio.sleep(0.3)
+                offset, _, found = json.loads(await asyncio.wait_for(slow.recv(), 10))
+                self.assertEqual((offset, found["name"]), (expected, "x" * 100))
+            await (await slow.ping())
+        self.assertEqual((slow.close_code, slow.close_reason), (1000, ""))
+
+    async def test_a_message_in_many_records(self):
+        """What a peer sends is put together from however small pieces."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, server_hostname="localhost")
+        writer.write(upgrade("/r?publish", basic("ops")))
+        await reader.readuntil(b'"stream_id"')
+        text = row(1).encode()
+        frame = bytes([0x81, 0x80 | len(text), 0, 0, 0, 0]) + text
+        for byte in frame:
+            writer.write(bytes([byte]))
+            await writer.drain()
+        await asyncio.wait_for(reader.readuntil(b'{"ok":[1]}'), 5)
+        writer.close()
+
+    async def test_a_close_under_encryption_says_that_it_is_one(self):
+        async with self.connect("nope") as socket:
+            with self.assertRaises(websockets.exceptions.ConnectionClosed) as end:
+                await socket.recv()
+        self.assertEqual(end.exception.rcvd.code, 4404)
+        found = await self.secret(upgrade("/r", basic("ops")) + b"\x88\x82\0\0\0\0\x03\xe8", quiet=2)
+        self.assertTrue(found.endswith(b"\x88\x02\x03\xe8"), found[-20:])
+
+    async def test_the_official_client(self):
+        import streamcast as sc
+
+        base = f"ops:correct-horse-battery@localhost:{self.port}/r"
+        async with sc.connect(f"wss://{base}", ssl=self.context) as sub, sc.publish(f"wss://{base}", ssl=self.context) as pub:
+            await pub.send({"id": 1, "price": 1.5})
+            self.assertEqual((await sub.recv())[2]["id"], 1)
+
+    async def test_certificates_change_without_a_restart(self):
+        async with self.connect("r") as before:
+            await before.recv()
+            cert, key = certificate(self.broker.home, "next")
+            shutil.copy(key, self.key_file)
+            shutil.copy(cert, self.cert)
+            self.broker.signal(signal.SIGHUP)
+            for _ in range(100):
+                if "certificates were read again" in self.log():
+                    break
+                await asyncio.sleep(0.05)
+            with self.assertRaises(ssl.SSLError):
+                await self.secret(request("GET", "/healthz"))
+            await (await before.ping())
+        self.context = trusting(cert)
+        self.assertEqual(codes(await self.secret(request("GET", "/healthz"))), [200])
+        self.cert.write_text("rubbish")
+        self.broker.signal(signal.SIGHUP)
+        await asyncio.sleep(0.5)
+        self.assertIn("certificates cannot be read", self.log())
+        self.assertEqual(codes(await self.secret(request("GET", "/healthz"))), [200])
+
+    async def test_a_handshake_that_never_ends_is_given_up(self):
+        peers = [await asyncio.open_connection("127.0.0.1", self.port) for _ in range(100)]
+        for _, writer in peers:
+            writer.write(b"\x16\x03\x01\x02\x00\x01\x00")
+        self.assertEqual(codes(await self.secret(request("GET", "/healthz"))), [200])
+        ends = await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in peers), return_exceptions=True), 15)
+        self.assertEqual(len(ends), 100)
+
+
+class Table(dict):
+    """A TOML table on one line."""
+
+    def __str__(self):
+        return "{ " + ", ".join(f'{key} = "{value}"' for key, value in self.items()) + " }"
+
+
+@unittest.skipUnless(shutil.which("openssl"), "makes its certificates with openssl")
+class ClientCertificates(Secured):
+    """Who has no certificate is not let in, whatever else it has."""
+
+    def more_args(self) -> list[str]:
+        args = super().more_args()
+        own = certificate(self.broker.home, "client")
+        self.context = trusting(self.cert, own=own)
+        self.broker.adapter.settings["tls"] = Table(cert=str(self.cert), key=str(self.key_file), client_ca=str(own[0]))
+        return args
+
+    async def test_it_is_asked_for(self):
+        self.assertEqual(codes(await self.secret(upgrade("/r", basic()))), [101])
+        self.assertEqual(codes(await self.secret(upgrade("/r"))), [401])
+        stranger = certificate(self.broker.home, "stranger")
+        for context in (trusting(self.cert), trusting(self.cert, own=stranger)):
+            self.context = context
+            try:
+                found = await self.secret(upgrade("/r", basic()))
+            except (ssl.SSLError, ConnectionError):
+                found = b""
+            self.assertEqual(found, b"")
