@@ -6,6 +6,9 @@ import checks
 from broker import Broker
 from playwright.sync_api import expect
 
+# A stream that stops brings its rows into its table first, which takes its time on a busy machine.
+expect.set_options(timeout=30_000)
+
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": ["string", "null"]}}, "required": ["id"]}
 
 
