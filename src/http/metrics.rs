@@ -1,6 +1,7 @@
 //! `/metrics`: everything in the telemetry, and the process itself, in the Prometheus text format.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::SystemTime;
 
 use prometheus::TextEncoder;
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
@@ -125,12 +126,22 @@ impl Families {
         }
         let ends = each(&|labels, stream| stream.durable.then(|| gauge(labels, level(&stream.end_offset))));
         self.add(MetricType::GAUGE, "streamcast_stream_end_offset", "Offset the next row of a stream gets.", ends);
+        self.tables(&each);
         let sent = each(&|labels, stream| {
             let last = level(&stream.last_send_us);
             (last > 0.0).then(|| gauge(labels, last / 1e6))
         });
         let help = "When a stream was last published to, in seconds since 1970.";
         self.add(MetricType::GAUGE, "streamcast_stream_last_send_timestamp_seconds", help, sent);
+    }
+
+    /// What is known of the files and tables behind the streams that have any.
+    fn tables(&mut self, each: &EachStream<'_>) {
+        let now = SystemTime::now();
+        for (name, help, read) in STREAM_TABLES {
+            let metrics = each(&|labels, stream| read(stream, now).map(|value| gauge(labels, value)));
+            self.add(MetricType::GAUGE, name, help, metrics);
+        }
     }
 
     fn process(&mut self) {
@@ -154,6 +165,35 @@ impl Families {
     }
 }
 
+type ReadTable = fn(&StreamCounters, SystemTime) -> Option<f64>;
+
+const STREAM_TABLES: [(&str, &str, ReadTable); 7] = [
+    ("streamcast_stream_sealed_end_offset", "Everything before it is in files.", |stream, _| {
+        stream.lake.sealed_end().map(|end| end as f64)
+    }),
+    ("streamcast_stream_published_end_offset", "Everything before it is in the table.", |stream, _| {
+        stream.lake.published_end().map(|end| end as f64)
+    }),
+    ("streamcast_stream_unpublished_rows", "Offsets that are not in the table yet.", |stream, _| {
+        stream.lake.published_end().map(|end| (stream.end_offset.load(Relaxed) - end).max(0) as f64)
+    }),
+    ("streamcast_stream_unpublished_seconds", "Age of the first row that is not in the table.", |stream, now| {
+        stream.lake.published_end().map(|_| stream.lake.lag_s(now))
+    }),
+    ("streamcast_stream_sealed_files", "Files of the current log.", |stream, _| {
+        stream.lake.sealed_end().map(|_| total(&stream.lake.files))
+    }),
+    ("streamcast_stream_sealed_bytes", "Bytes of these files.", |stream, _| {
+        stream.lake.sealed_end().map(|_| total(&stream.lake.file_bytes))
+    }),
+    ("streamcast_stream_table_failing", "1 while moving rows fails; the log says why.", |stream, _| {
+        stream.lake.sealed_end().map(|_| f64::from(u8::from(stream.lake.last_error().is_some())))
+    }),
+];
+
+/// Makes a metric for each stream that has one.
+type EachStream<'a> = dyn Fn(&dyn Fn(Labels, &StreamCounters) -> Option<Metric>) -> Vec<Metric> + 'a;
+
 type Read<T, C> = (&'static str, &'static str, fn(&T) -> &C);
 
 const SHARD_COUNTERS: [Read<ShardCounters, AtomicU64>; 9] = [
@@ -175,10 +215,13 @@ const SHARD_GAUGES: [Read<ShardCounters, AtomicI64>; 4] = [
     ("streamcast_feed_max_lag_frames", "Frames the slowest subscriber is behind.", |shard| &shard.max_lag_frames),
 ];
 
-const STREAM_COUNTERS: [Read<StreamCounters, AtomicU64>; 3] = [
+const STREAM_COUNTERS: [Read<StreamCounters, AtomicU64>; 6] = [
     ("streamcast_stream_rows_total", "Rows a stream took.", |stream| &stream.rows_total),
     ("streamcast_stream_frame_bytes_total", "Bytes of row frames built.", |stream| &stream.frame_bytes_total),
     ("streamcast_stream_refused_frames_total", "Publish frames refused.", |stream| &stream.refused_frames_total),
+    ("streamcast_stream_sealed_rows_total", "Rows sealed.", |stream| &stream.lake.sealed_rows_total),
+    ("streamcast_stream_merged_files_total", "Files merged.", |stream| &stream.lake.merged_files_total),
+    ("streamcast_stream_table_errors_total", "Passes that failed.", |stream| &stream.lake.errors_total),
 ];
 
 const STREAM_GAUGES: [Read<StreamCounters, AtomicI64>; 3] = [

@@ -125,6 +125,12 @@ fn describe_stream(stream: &StreamCounters, rows: u64, rates: [f64; 2], now: Ins
         "lag_frames": stream.peak_lag_frames.swap(0, Relaxed),
         "refused_frames": stream.refused_frames_total.load(Relaxed),
         "last_send_age_s": sent.then(|| (age_s * 10.0).round() / 10.0),
+        "sealed_end": stream.lake.sealed_end(),
+        "published_end": stream.lake.published_end(),
+        "unpublished_s": stream.lake.published_end().map(|_| stream.lake.lag_s(SystemTime::now()).round()),
+        "files": stream.lake.files.load(Relaxed),
+        "file_bytes": stream.lake.file_bytes.load(Relaxed),
+        "table_error": stream.lake.last_error().map(|(_, error)| error),
     })
 }
 

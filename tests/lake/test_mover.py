@@ -1,0 +1,150 @@
+"""What is acknowledged is in the journal or in a file, once; the table is readable at every moment."""
+
+import asyncio
+import os
+import random
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import served
+from served import PATIENCE, Served, offsets_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+KILLS = int(os.environ.get("KILLS", "12"))
+
+
+def dense(offsets: list[int]) -> bool:
+    return offsets == list(range(1, len(offsets) + 1))
+
+
+def until(condition, what: str, patience: float = PATIENCE) -> None:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < patience, f"{what} after {patience} s"
+        time.sleep(0.1)
+
+
+class Case(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        # Debugging the loop would cost more than what is tested.
+        asyncio.get_running_loop().set_debug(False)
+
+
+class Kills(Case):
+    async def test_killed_while_rows_move(self):
+        """kill -9 in the middle of sealing, merging and publishing, again and again."""
+        chance = random.Random(int.from_bytes(os.urandom(4), "big"))
+        broker = Served()
+        acknowledged = 0
+        with broker:
+            for _ in range(KILLS):
+                async def flood():
+                    nonlocal acknowledged
+                    try:
+                        while True:
+                            acknowledged = await broker.publish(acknowledged, 200, 50)
+                    except (OSError, served.websockets.WebSocketException):
+                        pass
+
+                flooding = asyncio.create_task(flood())
+                await asyncio.sleep(chance.uniform(0.3, 2.5))
+                broker.kill()
+                await flooding
+                published = await asyncio.to_thread(broker.published)
+                self.assertTrue(dense(published), "the table has a hole, or an offset twice")
+                await asyncio.to_thread(broker.start)
+                rows = await broker.replay()
+                self.assertTrue(dense([offset for offset, _ in rows]), "a replay has a hole, or an offset twice")
+                ids = [each for _, each in rows]
+                # A frame whose answer was lost may be there; it was sent again then, and is there twice.
+                self.assertTrue(set(range(acknowledged)) <= set(ids), "an acknowledged row is missing")
+                self.assertLessEqual(len(published), len(rows))
+                acknowledged = max(ids, default=-1) + 1
+            await asyncio.to_thread(broker.stop)
+            published = await asyncio.to_thread(broker.published)
+            self.assertEqual([offset for offset, _ in rows], published[: len(rows)])
+            self.assertTrue(dense(published))
+
+
+class Reading(Case):
+    async def test_readable_at_every_moment(self):
+        """A reader that opens the table again and again never sees a hole, and it only grows."""
+        with Served() as broker:
+            wrong, lengths, done = [], [], threading.Event()
+
+            def watch():
+                while not done.is_set():
+                    offsets = broker.published()
+                    if not dense(offsets) or (lengths and len(offsets) < lengths[-1]):
+                        wrong.append(offsets[-5:])
+                    lengths.append(len(offsets))
+
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            last = await broker.publish(0, 20_000)
+            await asyncio.to_thread(until, lambda: lengths and lengths[-1] == last, "rows are not in the table")
+            done.set()
+            watcher.join()
+            self.assertEqual(wrong, [])
+            self.assertGreater(len(set(lengths)), 2)
+            until(lambda: broker.metrics()["streamcast_evicted_batches_total"] > 0, "nothing has left the journal")
+            rows = await broker.replay()
+            self.assertEqual(rows, [(each + 1, each) for each in range(last)])
+            self.assertEqual(await broker.replay(15_001), rows[15_000:])
+
+    async def test_the_table_trails_by_little_and_files_stay_few(self):
+        """Under load the table has every row after `flush_every` and 20 s; journal and files are bounded."""
+        lake = "flush_every_s = 2, publish_every_s = 1, compact_every_s = 1, clean_every_s = 1, compact_min_files = 4, " \
+               "target_seal_rows = 5000"
+        with Served(lake) as broker:
+            began, last, worst, files, journal = time.monotonic(), 0, 0.0, 0, 0
+            while time.monotonic() - began < 12:
+                last = await broker.publish(last, 10_000, 1_000)
+                now = await asyncio.to_thread(broker.metrics)
+                worst = max(worst, now["streamcast_stream_unpublished_seconds"])
+                files = max(files, now["streamcast_stream_sealed_files"])
+                journal = max(journal, now["streamcast_journal_bytes"])
+            self.assertLess(worst, 22)
+            self.assertLess(files, 40)
+            self.assertLess(journal, 64 << 20)
+            await asyncio.to_thread(broker.stop)
+            self.assertEqual(len(await asyncio.to_thread(broker.published)), last)
+
+
+class Outage(Case):
+    async def test_the_store_is_away_and_comes_back(self):
+        """Capture and replay go on without the store, the lag shows, and everything follows."""
+        import s3
+
+        with s3.Server("b") as store, s3.FaultProxy(store.endpoint) as proxy:
+            head = f'[s3]\nendpoint = "{proxy.endpoint}"\nregion = "us-east-1"\npath_style = true\n'
+            env = {"AWS_ACCESS_KEY_ID": s3.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": s3.SECRET_KEY}
+            with Served(head=head, stream='published = "s3://b/pre"', env=env) as broker:
+                last = await broker.publish(0, 3_000)
+                published = "streamcast_stream_published_end_offset"
+                await asyncio.to_thread(until, lambda: broker.metrics()[published] == last + 1, "nothing is published")
+                proxy.fail("refuse")
+                last = await broker.publish(last, 3_000)
+                failing = lambda: broker.metrics()["streamcast_stream_table_failing"] == 1  # noqa: E731
+                await asyncio.to_thread(until, failing, "the outage does not show", 120)
+                self.assertEqual(await broker.replay(), [(each + 1, each) for each in range(last)])
+                proxy.heal()
+                await asyncio.to_thread(until, lambda: broker.metrics()[published] == last + 1, "it does not catch up", 120)
+                properties = {
+                    "s3.endpoint": store.endpoint,
+                    "s3.access-key-id": s3.ACCESS_KEY,
+                    "s3.secret-access-key": s3.SECRET_KEY,
+                    "s3.region": "us-east-1",
+                    "s3.force-virtual-addressing": "false",
+                }
+                offsets = await asyncio.to_thread(offsets_of, "s3://b/pre/t/t", properties)
+                self.assertEqual(offsets, list(range(1, last + 1)))
+                self.assertNotIn(s3.SECRET_KEY, broker.log())
+
+
+if __name__ == "__main__":
+    unittest.main()
