@@ -120,10 +120,10 @@ class Outage(Case):
         """Capture and replay go on without the store, the lag shows, and everything follows."""
         import s3
 
-        with s3.Server("b") as store, s3.FaultProxy(store.endpoint) as proxy:
+        with s3.Server("tables") as store, s3.FaultProxy(store.endpoint) as proxy:
             head = f'[s3]\nendpoint = "{proxy.endpoint}"\nregion = "us-east-1"\npath_style = true\n'
             env = {"AWS_ACCESS_KEY_ID": s3.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": s3.SECRET_KEY}
-            with Served(head=head, stream='published = "s3://b/pre"', env=env) as broker:
+            with Served(head=head, stream='published = "s3://tables/pre"', env=env) as broker:
                 last = await broker.publish(0, 3_000)
                 published = "streamcast_stream_published_end_offset"
                 await asyncio.to_thread(until, lambda: broker.metrics()[published] == last + 1, "nothing is published")
@@ -141,7 +141,7 @@ class Outage(Case):
                     "s3.region": "us-east-1",
                     "s3.force-virtual-addressing": "false",
                 }
-                offsets = await asyncio.to_thread(offsets_of, "s3://b/pre/t/t", properties)
+                offsets = await asyncio.to_thread(offsets_of, "s3://tables/pre/t/t", properties)
                 self.assertEqual(offsets, list(range(1, last + 1)))
                 self.assertNotIn(s3.SECRET_KEY, broker.log())
 
