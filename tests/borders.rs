@@ -37,7 +37,7 @@ const ROOMS: &[Room] = &[
     room("logging", &["config"], &[]),
     room("config", &["schema", "stream", "wire"], &["cores"]),
     room("auth", &[], &[]),
-    room("batches", &["journal", "schema", "session", "stream", "telemetry", "wire"], &["frame"]),
+    room("batches", &["journal", "lake", "schema", "session", "stream", "telemetry", "wire"], &["frame"]),
     room("http", &["auth", "batches", "registry", "schema", "telemetry", "tls", "wire"], &[]),
     room("client", &["schema", "wire"], &[]),
     room("demo", &["broker", "client", "config", "schema", "wire"], &[]),

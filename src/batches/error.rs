@@ -50,6 +50,16 @@ impl ApiError {
         Self::new(404, "stream_not_found", format!("there is no stream {name:?}"))
     }
 
+    /// 409: a key that was used for another body.
+    #[must_use]
+    pub fn key_reused() -> Self {
+        Self::new(
+            409,
+            "idempotency_key_reused",
+            "the idempotency key was used for another body; take a new one for a new request",
+        )
+    }
+
     /// 410: there was such a stream.
     #[must_use]
     pub fn deleted(id: &str) -> Self {

@@ -69,6 +69,7 @@ impl Follower {
             return Ok(Some(first));
         }
         loop {
+            self.service.still_served(&self.stream)?;
             let found = match &self.watch {
                 None if self.wanted.after.is_none_or(|after| self.until.is_some_and(|until| after >= until)) => {
                     return Ok(None);

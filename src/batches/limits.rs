@@ -20,6 +20,9 @@ pub const MAX_STORED_BYTES: usize = 64 << 20;
 /// Characters of an idempotency key.
 pub const MAX_KEY_CHARS: usize = 256;
 
+/// Entries of one erasure.
+pub const MAX_ERASED: usize = 100_000;
+
 /// Failing entries that an answer names.
 pub const MAX_FAILURES: usize = 100;
 

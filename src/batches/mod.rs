@@ -7,6 +7,8 @@
 
 mod answers;
 pub mod body;
+mod change;
+mod erase;
 pub mod error;
 pub mod follow;
 pub mod limits;
@@ -16,10 +18,12 @@ pub mod render;
 mod scan;
 mod service;
 mod sip;
+pub mod table;
 pub mod time;
 pub mod token;
 pub mod validator;
 
 pub use answers::{Answers, HTTP_SHARD};
+pub use erase::view as view_erasure;
 pub use error::ApiError;
-pub use service::{Check, Directory, Service, Stream, Validators};
+pub use service::{Check, Directory, Service, Stream};

@@ -198,6 +198,7 @@ impl Service {
         let mut wanted = wanted.clone();
         loop {
             wanted.after = found.next;
+            self.still_served(stream)?;
             if found.at_head() && !watch.grown_since(stream, found.head, deadline).await {
                 return Ok(found);
             }

@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::answers::Answers;
 use super::body::{self, InsertBody};
@@ -19,7 +21,9 @@ use super::render::Inserted;
 use super::token::Tokens;
 use super::validator::Validator;
 use crate::journal::reader::ReaderHandle;
-use crate::journal::{Append, Insert, Job, JobSender, Keyed, Operation, Outcome};
+use crate::journal::{
+    Append, Deleted, Errand, Insert, Job, JobSender, JournalError, Keyed, Office, Operation, Outcome, Recorded,
+};
 use crate::session::{Catalog, ServedStream, now_us};
 use crate::telemetry::Telemetry;
 use crate::wire::{FrameParser, RowBatch};
@@ -28,7 +32,7 @@ use crate::wire::{FrameParser, RowBatch};
 const VALIDATION: Duration = Duration::from_secs(10);
 
 /// How often an insert whose validator has changed under way is checked again.
-const MAX_STALE: usize = 8;
+const MAX_STALE: usize = 100;
 
 /// Bytes that one permit for bodies stands for.
 const BODY_UNIT_BYTES: usize = 1 << 10;
@@ -44,6 +48,27 @@ pub trait Directory: Send + Sync {
 
     /// The streams in service.
     fn catalog(&self) -> Arc<Catalog>;
+
+    /// Creates a stream and takes it into service; of any objects if it has no schema. Waits for the disk.
+    ///
+    /// # Errors
+    /// 409 if the name is taken, 422 if the schema is none.
+    fn create(&self, name: &str, schema: Option<&Value>) -> Result<Arc<ServedStream>, ApiError>;
+
+    /// Takes a stream out of service for ever: its name is free. Waits for the disk and for peers.
+    ///
+    /// # Errors
+    /// 409 if others than the batch API decide about the stream.
+    fn delete(&self, stream: &ServedStream) -> Result<Deleted, ApiError>;
+
+    /// Whether sealed files have rows of a stream with offsets of `from..until`, or may have.
+    fn sealed_rows(&self, stream: &str, from: i64, until: i64) -> bool;
+
+    /// Takes away what a deleted stream has left outside of the journal. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the disk refuses; to be tried again.
+    fn clear(&self, deleted: &Deleted) -> Result<(), ApiError>;
 }
 
 /// A stream with what the batch API adds to it.
@@ -57,6 +82,8 @@ pub struct Stream {
     /// Makes its cursors and ids.
     pub tokens: Tokens,
     check: RwLock<Arc<Check>>,
+    /// Offsets below the end that hold no entry.
+    pub(super) left_out: AtomicI64,
 }
 
 /// The validator of a stream at one moment.
@@ -81,10 +108,18 @@ impl Stream {
         self.served.counters.end_offset.load(Acquire)
     }
 
+    /// Checks what comes from now on by another validator, unless there is a newer one.
+    pub(super) fn set_check(&self, check: Check) {
+        let mut present = self.check.write().unwrap_or_else(PoisonError::into_inner);
+        if check.version > present.version {
+            *present = Arc::new(check);
+        }
+    }
+
     /// How many entries it has ever had, less those that were erased.
     #[must_use]
     pub fn entry_count(&self) -> i64 {
-        self.end() - self.served.first_offset
+        (self.end() - self.served.first_offset - self.left_out.load(Relaxed)).max(0)
     }
 
     /// Its columns as a JSON Schema; `None` where entries are any objects.
@@ -100,9 +135,6 @@ impl Stream {
     }
 }
 
-/// The recorded validators: version and expression, by a stream's number in the journal.
-pub type Validators = HashMap<u32, (u64, Option<String>)>;
-
 /// The batch API.
 pub struct Service {
     directory: Arc<dyn Directory>,
@@ -111,13 +143,13 @@ pub struct Service {
     pub(super) answers: Answers,
     telemetry: Arc<Telemetry>,
     known: RwLock<HashMap<u32, Arc<Stream>>>,
-    validators: Mutex<Validators>,
+    pub(super) recorded: Mutex<Recorded>,
     bodies: Arc<Semaphore>,
     parsing: Arc<Semaphore>,
 }
 
 impl Service {
-    /// A service that asks these; `validators` are those recorded at start.
+    /// A service that asks these, with what was recorded at start.
     #[must_use]
     pub fn new(
         directory: Arc<dyn Directory>,
@@ -125,7 +157,7 @@ impl Service {
         readers: ReaderHandle,
         answers: Answers,
         telemetry: Arc<Telemetry>,
-        validators: Validators,
+        recorded: Recorded,
     ) -> Self {
         Self {
             directory,
@@ -134,7 +166,7 @@ impl Service {
             answers,
             telemetry,
             known: RwLock::default(),
-            validators: Mutex::new(validators),
+            recorded: Mutex::new(recorded),
             bodies: Arc::new(Semaphore::new(MAX_BODIES_BYTES / BODY_UNIT_BYTES)),
             parsing: Arc::new(Semaphore::new(MAX_PARSING)),
         }
@@ -162,8 +194,37 @@ impl Service {
             Some(uuid) => catalog.served().find(|stream| stream.stream_id.as_deref() == Some(&uuid)),
             None => catalog.find(name).filter(|stream| !(catalog.bounds.hidden)(&stream.name)),
         };
-        let served = served.ok_or_else(|| ApiError::no_stream(name))?;
-        self.stream(served)
+        match served {
+            Some(served) => self.stream(served),
+            None => Err(self.gone(name).unwrap_or_else(|| ApiError::no_stream(name))),
+        }
+    }
+
+    /// Whether a stream that was found is in service still.
+    ///
+    /// # Errors
+    /// 410 if it was deleted, 503 if it is out of service.
+    pub(super) fn still_served(&self, stream: &Stream) -> Result<(), ApiError> {
+        let catalog = self.directory.catalog();
+        if catalog.find(&stream.served.name).is_some_and(|served| Arc::ptr_eq(served, &stream.served)) {
+            return Ok(());
+        }
+        let stopped = || ApiError::unavailable("the stream is out of service; try again later");
+        Err(self.gone(&stream.id).unwrap_or_else(stopped))
+    }
+
+    /// Forgets a stream that is out of service for ever.
+    pub(super) fn forget(&self, stream: &Stream) {
+        self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&stream.journal_id);
+    }
+
+    /// The answer for the id of a deleted stream.
+    fn gone(&self, id: &str) -> Option<ApiError> {
+        let uuid = name::uuid_of(id)?;
+        let recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let deleted = recorded.deleted.iter().find(|deleted| deleted.stream_id == uuid)?;
+        let state = if deleted.purged_us.is_some() { "deleted" } else { "deleting" };
+        Some(ApiError::deleted(id).with(json!({"id": id, "name": deleted.name, "state": state})))
     }
 
     /// All streams with a log, by name.
@@ -184,13 +245,11 @@ impl Service {
         if let Some(stream) = known.filter(|stream| Arc::ptr_eq(&stream.served, served)) {
             return Ok(stream);
         }
-        let (version, source) = self
-            .validators
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&journal_id)
-            .cloned()
-            .unwrap_or_default();
+        let (version, source, left_out) = {
+            let recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+            let (version, source) = recorded.validators.get(&journal_id).cloned().unwrap_or_default();
+            (version, source, recorded.left_out.get(&journal_id).copied().unwrap_or_default())
+        };
         let validator = match source.as_deref().map(Validator::compile).transpose() {
             Ok(validator) => validator,
             Err(error) => {
@@ -206,6 +265,7 @@ impl Service {
             id: name::id_of(stream_id),
             tokens: Tokens::new(stream_id),
             check: RwLock::new(Arc::new(Check { version, source, validator })),
+            left_out: AtomicI64::new(left_out),
         });
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(journal_id, Arc::clone(&stream));
         Ok(stream)
@@ -240,34 +300,25 @@ impl Service {
         let (parsed, keyed) = self.parse(stream, &check, body).await?;
         let InsertBody { return_entry_ids, mut rows, .. } = parsed;
         for _ in 0..MAX_STALE {
-            // Kept for another try only where another one may be needed.
-            let again = (check.validator.is_some() || check.version > 0).then(|| rows.clone());
+            // Kept for another try, in case that the validator changes under way.
+            let again = rows.clone();
             match self.commit(stream, &check, rows, keyed.clone()).await? {
                 Outcome::Inserted { first, count, ts_us, duplicate } => {
                     return Ok((Inserted { first, count, ts_us, duplicate }, return_entry_ids));
                 }
-                Outcome::KeyReused => {
-                    return Err(ApiError::new(
-                        409,
-                        "idempotency_key_reused",
-                        "the idempotency key was used for another body; take a new one for a new batch",
-                    ));
-                }
+                Outcome::KeyReused => return Err(ApiError::key_reused()),
                 Outcome::ReceiptsFull => {
                     return Err(ApiError::busy("too many idempotency keys are remembered; try without one, or later"));
                 }
                 Outcome::CommitFailed(detail) => {
+                    self.still_served(stream)?;
                     return Err(ApiError::unavailable(format!("nothing was inserted: {detail}")));
                 }
                 Outcome::Stale => {
+                    // The writer knows the new validator first; here it is known a moment later.
+                    tokio::time::sleep(Duration::from_millis(2)).await;
                     check = stream.check();
-                    rows = match again {
-                        Some(rows) => rows,
-                        None => {
-                            return Err(ApiError::unavailable("the stream's validator has just changed; try again"));
-                        }
-                    };
-                    rows = self.validated(Arc::clone(&check), rows).await?;
+                    rows = self.validated(Arc::clone(&check), again).await?;
                 }
                 Outcome::Ok { .. } | Outcome::Gap { .. } | Outcome::Lost => {
                     return Err(ApiError::unavailable("the writer gave no answer to an insert"));
@@ -332,6 +383,37 @@ impl Service {
                 Err(ApiError::new(500, "internal", "an error of the broker's own; see its log"))
             }
         }
+    }
+
+    /// Has the writer do something between two transactions.
+    pub(super) async fn errand<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Office<'_>) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (answer, answered) = oneshot::channel();
+        let errand = Errand::new(move |office| {
+            // Whoever has gone does not want to know.
+            let _ = answer.send(work(office));
+        });
+        self.jobs.send(Job::Errand(errand)).map_err(|_| ApiError::unavailable("the broker stops"))?;
+        match answered.await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the journal refuses");
+                Err(ApiError::unavailable(error.to_string()))
+            }
+            Err(_) => Err(ApiError::unavailable("the broker stops")),
+        }
+    }
+
+    /// The name of a stream in service, by its number in the journal.
+    pub(super) fn name_of(&self, stream: u32) -> Option<String> {
+        self.directory.catalog().of_journal(stream).map(|served| served.name.clone())
+    }
+
+    /// The streams of the broker.
+    pub(super) fn directory(&self) -> Arc<dyn Directory> {
+        Arc::clone(&self.directory)
     }
 
     /// Brings rows to the writer and waits for what becomes of them.

@@ -109,7 +109,11 @@ pub(super) fn check_name(declared: &StreamConfig) -> Result<(), BrokerError> {
 pub(super) fn compile(declared: &StreamConfig) -> Result<Option<Schema>, BrokerError> {
     let fail = |source| BrokerError::Schema { name: declared.name.clone(), source };
     let compile = |document| Schema::compile(document, declared.durable).map_err(fail);
-    let schema = declared.schema.as_ref().map(compile).transpose()?;
+    let schema = match &declared.schema {
+        Some(document) => Some(compile(document)?),
+        // A log without columns keeps any objects (docs/batches.md).
+        None => declared.durable.then(Schema::any_object),
+    };
     if let Some(schema) = schema.as_ref().filter(|_| declared.durable) {
         // Before anything is recorded: a log without a table would never move its rows.
         Layout::new(schema).map_err(|source| BrokerError::Table { name: declared.name.clone(), source })?;
@@ -154,7 +158,7 @@ pub(super) fn served(
     ServedStream {
         index: place,
         name: declared.name.clone(),
-        schema: parts.schema,
+        schema: parts.schema.filter(|schema| !schema.is_any_object()),
         journal_id: record.map(|record| record.id),
         stream_id: record.map(|record| record.stream_id.clone()),
         first_offset: record.map_or(FIRST_OFFSET, |record| record.first_offset),

@@ -107,7 +107,7 @@ impl Broker {
         let catalog = Arc::new(CatalogCell::new(catalog));
         let answers = Answers::default();
         let delivery = Delivery::new(Arc::clone(&catalog), senders.clone(), answers.clone());
-        let validators = journal.validators()?;
+        let recorded = journal.recorded()?;
         let writer = journal.start(Box::new(delivery), Arc::clone(&telemetry), Some(plan.writer))?;
         lake.start(writer.sender(), Arc::clone(&telemetry));
         let (jobs, all) = (writer.sender(), senders.clone());
@@ -126,7 +126,7 @@ impl Broker {
             readers.handle(),
             answers,
             Arc::clone(&telemetry),
-            validators,
+            recorded,
         ));
         let http = start_http(config, &registry, &telemetry, &plan, &peers, (&gate, &certificates), batches)?;
         let listeners = match listen::inherited(shards) {

@@ -15,7 +15,6 @@ use streamcast_shards::inbox::InboxSender;
 use super::build::{self, Parts};
 use super::error::BrokerError;
 use super::tables::Place;
-use crate::batches::Directory;
 use crate::config::{Config, StreamConfig};
 use crate::journal::reader::{Page, PageRequest, ReaderHandle};
 use crate::journal::{Errand, Job, JobSender, Office, StreamRecord};
@@ -144,6 +143,12 @@ impl Streams {
         &self.jobs
     }
 
+    /// The configuration that the broker was started with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// The data root.
     #[must_use]
     pub fn root(&self) -> &std::path::Path {
@@ -258,15 +263,5 @@ impl Streams {
         });
         self.jobs.send(Job::Errand(errand)).map_err(|_| BrokerError::WriterGone)?;
         answered.recv_timeout(ERRAND_TIMEOUT).map_err(|_| BrokerError::WriterGone)
-    }
-}
-
-impl Directory for Streams {
-    fn open_to_this_host(&self) -> bool {
-        self.config.listen.ip().is_loopback()
-    }
-
-    fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.current()
     }
 }

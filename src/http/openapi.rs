@@ -8,6 +8,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{InfoBuilder, OpenApi as Document, SecurityRequirement};
 
+use super::batches::BatchesApi;
 use super::control::ControlApi;
 use super::errors::{internal, json};
 
@@ -29,10 +30,11 @@ async fn document() -> Response<Body> {
 /// Everything that is served under a version.
 fn describe() -> Document {
     let mut document = ControlApi::openapi();
+    document.merge(BatchesApi::openapi());
     document.info = InfoBuilder::new()
         .title("streamcast-uring")
         .version(env!("CARGO_PKG_VERSION"))
-        .description(Some("Durable streams of rows: control over HTTP. Rows themselves go over WebSocket."))
+        .description(Some("Durable streams of rows: control, and batches of rows for peers that speak no WebSocket."))
         .build();
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("basic", SecurityScheme::Http(Http::new(HttpAuthScheme::Basic)));
@@ -58,6 +60,11 @@ mod tests {
             "/control/v1/streams/{name}/desired",
             "/control/v1/streams/{name}/migrations",
         ] {
+            assert!(paths.contains(&path), "{path}");
+        }
+        for path in
+            ["/v1/streams", "/v1/streams/{stream}", "/v1/streams/{stream}/entries", "/v1/streams/{stream}/erasures"]
+        {
             assert!(paths.contains(&path), "{path}");
         }
         let put = document.paths.paths["/control/v1/streams/{name}"].put.as_ref().expect("a put");

@@ -177,6 +177,7 @@ async fn run(
     let watched = stopping.clone();
     if let Some(batches) = &app.settings.batches {
         tokio::spawn(batches.answers().clone().run());
+        batches.resume();
     }
     let mut connections = tokio::task::JoinSet::new();
     loop {

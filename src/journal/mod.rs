@@ -10,10 +10,13 @@
 
 mod adopt;
 mod archive;
+mod change;
 mod checkpoint;
 mod encode;
+mod erase;
 mod error;
 mod evict;
+mod holes;
 mod insert;
 mod job;
 mod lock;
@@ -36,13 +39,15 @@ mod writer;
 
 pub use adopt::Adopted;
 pub use archive::{Archive, NoArchive};
+pub use change::Deleted;
+pub use erase::{Erased, Marker};
 pub use error::JournalError;
 pub use insert::Insert;
 pub use job::{Append, ClaimRef, CommitSink, GroupCommit, Job, Outcome};
 pub use lock::{LOCK_FILE, RootLock};
 pub use office::{Errand, Office};
 pub use receipts::{Keyed, MAX_RECEIPTS, Operation, RECEIPT_KEPT_US};
-pub use registry::{Journal, open};
+pub use registry::{Journal, Recorded, open};
 pub use rows::RowReader;
 pub use settings::JournalSettings;
 pub use sql::JOURNAL_FILE;

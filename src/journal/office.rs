@@ -41,6 +41,10 @@ pub struct Office<'a> {
     pub(super) path: &'a Path,
     pub(super) streams: &'a mut Vec<StreamState>,
     pub(super) index: &'a mut HashMap<u32, usize>,
+    /// To be set when a COMMIT has failed.
+    pub(super) commit_failed: &'a mut bool,
+    /// Streams whose ends have moved without rows: number, end, stamp.
+    pub(super) moved: &'a mut Vec<(u32, i64, i64)>,
 }
 
 impl std::fmt::Debug for Office<'_> {

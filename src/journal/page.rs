@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::archive::Archive;
+use super::holes::{self, Holes};
 use super::reader::{Page, RowFilter};
 use super::scan::{ScanError, scan};
 use crate::stream::offsets::DurableOffset;
@@ -88,7 +89,11 @@ impl LogFacts for Facts<'_> {
     }
 
     fn skipped_between(&mut self, offset: i64, frontier: i64) -> Result<u64, PageError> {
-        Ok(skipped_between(self.connection, self.stream, offset, frontier)?)
+        Ok(holes::between(self.connection, self.stream, offset, frontier)?)
+    }
+
+    fn is_erased(&mut self, offset: i64) -> Result<bool, PageError> {
+        Ok(holes::is_erased(self.connection, self.stream, offset)?)
     }
 }
 
@@ -115,14 +120,6 @@ impl Facts<'_> {
         }
         Ok(None)
     }
-}
-
-fn skipped_between(connection: &Connection, stream: u32, start: i64, end: i64) -> rusqlite::Result<u64> {
-    let mut statement = connection.prepare_cached(
-        "SELECT coalesce(sum(min(end_offset, ?3) - max(first_offset, ?2)), 0) FROM skipped
-         WHERE stream = ?1 AND first_offset < ?3 AND end_offset > ?2",
-    )?;
-    statement.query_row(params![stream, start, end], |row| row.get::<_, i64>(0).map(|sum| sum.max(0) as u64))
 }
 
 /// Reads one page: from the journal, or from the archive if the journal's rows begin later.
@@ -152,6 +149,7 @@ pub(super) fn read(connection: &Connection, archive: &dyn Archive, wanted: &Want
 struct Builder<'a> {
     connection: &'a Connection,
     wanted: &'a Wanted<'a>,
+    holes: Holes<'a>,
     frames: Vec<u8>,
     rows: u32,
     next: i64,
@@ -166,6 +164,7 @@ impl<'a> Builder<'a> {
         Self {
             connection,
             wanted,
+            holes: Holes::new(connection, wanted.stream),
             frames: Vec::with_capacity(wanted.max_bytes.min(MAX_SCANNED_BYTES)),
             rows: 0,
             next: wanted.from,
@@ -199,7 +198,7 @@ impl<'a> Builder<'a> {
         if offset <= self.next {
             return true;
         }
-        match skipped_between(self.connection, self.wanted.stream, self.next, offset) {
+        match holes::between(self.connection, self.wanted.stream, self.next, offset) {
             Ok(skipped) if skipped == hole => {
                 self.next = offset;
                 true
@@ -221,6 +220,19 @@ impl<'a> Builder<'a> {
     fn take(&mut self, offset: i64, ts_us: i64, line: &[u8]) -> bool {
         if !self.has_room() || (offset != self.next && !self.skip_to(offset)) {
             return false;
+        }
+        match self.holes.contains(offset) {
+            Ok(false) => {}
+            // Erased: its bytes are here for a little longer, for nobody.
+            Ok(true) => {
+                self.next = offset + 1;
+                self.scanned_rows += 1;
+                return true;
+            }
+            Err(error) => {
+                self.failure = Some(PageError::Sql(error));
+                return false;
+            }
         }
         if self.wanted.filter.is_none_or(|filter| filter(line)) {
             let before = self.frames.len();

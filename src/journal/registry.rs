@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 
+use super::change::{self, Deleted};
 use super::error::JournalError;
 use super::evict::{self, End};
 use super::job::CommitSink;
@@ -16,7 +17,7 @@ use super::sql::{self, JOURNAL_FILE};
 use super::store::Store;
 use super::succession::{self, Begin};
 use super::writer::Writer;
-use super::{receipts, records};
+use super::{erase, holes, receipts, records};
 use crate::stream::name::check_durable_name;
 use crate::stream::record::{StreamRecord, StreamSpec};
 use crate::telemetry::{StreamCounters, Telemetry};
@@ -39,6 +40,19 @@ impl std::fmt::Debug for Journal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Journal").field("path", &self.path).field("streams", &self.streams).finish_non_exhaustive()
     }
+}
+
+/// What is recorded for the batch API (docs/batches.md), by the streams' numbers.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// The validators: version and expression.
+    pub validators: HashMap<u32, (u64, Option<String>)>,
+    /// How many offsets hold no row.
+    pub left_out: HashMap<u32, i64>,
+    /// Erasures whose rows may not be gone yet: stream and marker.
+    pub unpurged: Vec<(u32, i64)>,
+    /// Streams that are no more.
+    pub deleted: Vec<Deleted>,
 }
 
 /// Takes the data root `root` (made if it is missing) for this process and opens its journal: recovers what
@@ -234,6 +248,20 @@ impl Journal {
     pub fn validators(&self) -> Result<HashMap<u32, (u64, Option<String>)>, JournalError> {
         let fail = |source| JournalError::Sql { action: "read the validators", path: self.path.clone(), source };
         receipts::validators(&self.connection).map_err(fail)
+    }
+
+    /// What the batch API has to know at start.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn recorded(&self) -> Result<Recorded, JournalError> {
+        let fail = |source| JournalError::Sql { action: "read what is recorded", path: self.path.clone(), source };
+        Ok(Recorded {
+            validators: self.validators()?,
+            left_out: holes::totals(&self.connection).map_err(fail)?.into_iter().collect(),
+            unpurged: erase::unpurged(&self.connection).map_err(fail)?,
+            deleted: change::deleted(&self.connection).map_err(fail)?,
+        })
     }
 
     fn load(&mut self) -> Result<(), JournalError> {

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::error::JournalError;
+use super::holes::{self, Holes};
 use super::scan::{ScanError, scan};
 use super::sql;
 
@@ -44,9 +45,22 @@ impl RowReader {
         stream: u32,
         from: i64,
         until: i64,
-        take: impl FnMut(i64, i64, &[u8]) -> bool,
+        mut take: impl FnMut(i64, i64, &[u8]) -> bool,
     ) -> Result<(), JournalError> {
-        scan(&self.connection, stream, from, until, take).map_err(|error| match error {
+        let mut holes = Holes::new(&self.connection, stream);
+        let mut failed = None;
+        let scanned = scan(&self.connection, stream, from, until, |offset, ts_us, line| match holes.contains(offset) {
+            // Erased: its bytes are here for a little longer, for nobody.
+            Ok(erased) => erased || take(offset, ts_us, line),
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        if let Some(error) = failed {
+            return Err(self.failed(error));
+        }
+        scanned.map_err(|error| match error {
             ScanError::Sql(source) => self.failed(source),
             damaged @ ScanError::Damaged(_) => {
                 JournalError::Damaged { path: self.path.clone(), what: damaged.to_string() }
@@ -82,10 +96,7 @@ impl RowReader {
     /// # Errors
     /// When SQLite refuses.
     pub fn skipped_between(&self, stream: u32, start: i64, end: i64) -> Result<u64, JournalError> {
-        let sql = "SELECT coalesce(sum(min(end_offset, ?3) - max(first_offset, ?2)), 0) FROM skipped
-                   WHERE stream = ?1 AND first_offset < ?3 AND end_offset > ?2";
-        let skipped = self.connection.query_row(sql, params![stream, start, end], |row| row.get::<_, i64>(0));
-        Ok(skipped.map_err(|source| self.failed(source))?.max(0) as u64)
+        holes::between(&self.connection, stream, start, end).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: rusqlite::Error) -> JournalError {

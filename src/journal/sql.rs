@@ -7,8 +7,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::error::JournalError;
-use super::receipts;
 use super::settings::JournalSettings;
+use super::{change, erase, receipts};
 
 /// The journal's file below the data root.
 pub const JOURNAL_FILE: &str = "journal.db";
@@ -17,7 +17,7 @@ pub const JOURNAL_FILE: &str = "journal.db";
 const APPLICATION_ID: i32 = 0x7363_756a;
 
 /// The steps from an empty file to the current format; format `n` is what the first `n` steps make.
-const FORMATS: [&str; 3] = [
+const FORMATS: [&str; 5] = [
     "
     CREATE TABLE streams (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -55,6 +55,8 @@ const FORMATS: [&str; 3] = [
     ALTER TABLE streams ADD COLUMN log TEXT;
 ",
     receipts::TABLES,
+    erase::TABLES,
+    change::TABLES,
 ];
 
 /// Creates the table of a stream's batches.

@@ -39,7 +39,7 @@ pub(super) struct Store {
 }
 
 /// Text that is bound without a look at its bytes: canonical rows are UTF-8 by construction.
-struct Text<'a>(&'a [u8]);
+pub(super) struct Text<'a>(pub &'a [u8]);
 
 impl ToSql for Text<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -134,8 +134,15 @@ impl Store {
     }
 
     /// Lends the connection between two transactions.
-    pub(super) fn lend(&mut self, borrower: impl FnOnce(&mut Connection, &Path)) {
-        borrower(&mut self.connection, &self.path);
+    ///
+    /// What a COMMIT of the borrower's that failed has left is made void before the next one, as if it were our own.
+    pub(super) fn lend(&mut self, borrower: impl FnOnce(&mut Connection, &Path, &mut bool)) {
+        if self.unsure
+            && let Err(error) = self.make_void()
+        {
+            tracing::error!(%error, "the failed commit cannot be undone yet");
+        }
+        borrower(&mut self.connection, &self.path, &mut self.unsure);
         self.roll_back();
     }
 

@@ -372,10 +372,20 @@ impl Worker {
         }
         match group.after {
             Some(After::Note(a, b, c)) => self.sink.note(a, b, c),
-            Some(After::Errand(errand)) => self.store.lend(|connection, path| {
-                let (streams, index) = (&mut self.streams, &mut self.index);
-                errand.run(&mut Office { connection, path, streams, index });
-            }),
+            Some(After::Errand(errand)) => {
+                let mut moved = Vec::new();
+                self.store.lend(|connection, path, commit_failed| {
+                    let (streams, index) = (&mut self.streams, &mut self.index);
+                    let moved = &mut moved;
+                    errand.run(&mut Office { connection, path, streams, index, commit_failed, moved });
+                });
+                if !moved.is_empty() {
+                    // Blocks without frames: nobody gets anything, and everybody knows where the streams end.
+                    let empty = |end| Arc::new(Block { end_offset: Some(end), ..Block::default() });
+                    let blocks = moved.into_iter().map(|(stream, end, ts_us)| (stream, empty(end), 0, ts_us)).collect();
+                    self.sink.deliver(GroupCommit { blocks, outcomes: Vec::new() });
+                }
+            }
             None => {}
         }
     }

@@ -125,7 +125,24 @@ pub struct Schema {
     pub(super) canonical: String,
 }
 
+/// The canonical text of the schema of a stream whose rows are any objects: the table has them as text in one column.
+pub(super) const ANY_OBJECT: &str = r#"{"type":"object","properties":{"entry":{"type":"string","contentMediaType":"application/json"}},"required":["entry"]}"#;
+
 impl Schema {
+    /// The schema of a durable stream whose rows are any JSON objects (docs/batches.md): they are stored and sent as
+    /// published, and tables hold them as JSON text in the column `entry`. No declaration gives it.
+    #[must_use]
+    pub fn any_object() -> Self {
+        let columns = Columns::new(vec![("entry".to_owned(), ColumnKind::String, false)]);
+        Schema { columns, canonical: ANY_OBJECT.to_owned() }
+    }
+
+    /// Whether it is [`Schema::any_object`].
+    #[must_use]
+    pub fn is_any_object(&self) -> bool {
+        self.canonical == ANY_OBJECT
+    }
+
     /// The columns in declared order.
     #[must_use]
     pub fn columns(&self) -> &[Column] {

@@ -85,6 +85,15 @@ pub trait LogFacts {
     /// # Errors
     /// When the log cannot be read.
     fn skipped_between(&mut self, offset: i64, frontier: i64) -> Result<u64, Self::Error>;
+
+    /// Whether the offset held a row that has been erased, or marks an erasure (docs/batches.md). Who was to go on
+    /// there goes on behind it.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    fn is_erased(&mut self, _offset: i64) -> Result<bool, Self::Error> {
+        Ok(false)
+    }
 }
 
 /// Decides where a replay starts.
@@ -109,14 +118,6 @@ pub fn resolve<F: LogFacts>(request: &ResolveRequest, facts: &mut F) -> Result<R
     }
     let distance = frontier.abs_diff(offset);
     let first = facts.first_row_at_or_above(offset, frontier)?;
-    if let Requested::After(_) = &request.offset {
-        let end = first.unwrap_or(frontier);
-        return Ok(if facts.skipped_between(offset, end)? == end.abs_diff(offset) {
-            Resolution::Serve { start: offset }
-        } else {
-            Resolution::Refuse(NotReplayable::Evicted { offset, earliest: end })
-        });
-    }
     if let Some(max_replay) = request.max_replay.filter(|max_replay| distance > *max_replay)
         && let Some(first) = first
     {
@@ -125,6 +126,16 @@ pub fn resolve<F: LogFacts>(request: &ResolveRequest, facts: &mut F) -> Result<R
         if behind > max_replay {
             return Ok(Resolution::Refuse(NotReplayable::TooOld { offset, behind, max_replay }));
         }
+    }
+    let passes_over = matches!(request.offset, Requested::After(_))
+        || (matches!(request.offset, Requested::At(_)) && first != Some(offset) && facts.is_erased(offset)?);
+    if passes_over {
+        let end = first.unwrap_or(frontier);
+        return Ok(if facts.skipped_between(offset, end)? == end.abs_diff(offset) {
+            Resolution::Serve { start: offset }
+        } else {
+            Resolution::Refuse(NotReplayable::Evicted { offset, earliest: end })
+        });
     }
     match first {
         Some(first) if first == offset => Ok(Resolution::Serve { start: offset }),
@@ -242,6 +253,23 @@ mod tests {
         fenced.rows.push(END);
         let after = [(5, serve(5)), (6, evicted(6, END)), (1000, evicted(1000, END)), (END, serve(END))];
         check(&mut fenced, END + 1, None, Some(100), &after);
+    }
+
+    #[test]
+    fn a_boundary_passes_over_what_was_left_out_on_purpose_and_nothing_else() {
+        const END: i64 = 1_048_582;
+        let mut log = Log { rows: (3..=5).chain(END..END + 2).collect(), skipped: vec![(6, END)] };
+        let mut ask = |offset| {
+            let request =
+                ResolveRequest { offset: Requested::After(offset), frontier: END + 2, floor: None, max_replay: None };
+            let Ok(resolution) = resolve(&request, &mut log);
+            resolution
+        };
+        for offset in [3, 5, 6, 1000, END, END + 1, END + 2] {
+            assert_eq!(ask(offset), serve(offset), "{offset}");
+        }
+        assert_eq!((ask(1), ask(2)), (evicted(1, 3), evicted(2, 3)));
+        assert_eq!(ask(END + 3), ahead("1048585", END + 2));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Answers of the batch API: its envelope of errors, and who may do what.
 
 use axum::body::Body;
-use axum::http::header::{HeaderValue, RETRY_AFTER};
+use axum::http::header::{HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER};
 use axum::http::{Response, StatusCode};
 
 use crate::auth::{Action, Resource};
-use crate::batches::ApiError;
+use crate::batches::{ApiError, Service};
 use crate::http::caller::Caller;
 use crate::http::errors::{json, with_header};
 
@@ -36,6 +36,16 @@ pub fn too_large(max_bytes: usize) -> ApiError {
 /// Refuses a caller that may not do this to the stream, whether there is such a stream or not.
 pub fn allow(caller: &Caller, action: Action, stream: &str) -> Result<(), ApiError> {
     if caller.allows(action, Resource::Stream(stream)) { Ok(()) } else { Err(forbidden()) }
+}
+
+/// Refuses a caller that may not create, change or delete this stream. A broker that only this host can reach, and
+/// that has no policy, lets everybody who reaches it, but no page of another site.
+pub fn allow_managing(service: &Service, caller: &Caller, headers: &HeaderMap, stream: &str) -> Result<(), ApiError> {
+    let local = service.is_open_to_this_host()
+        && caller.name() == "public"
+        && caller.peer().is_some_and(|peer| peer.is_loopback())
+        && !headers.contains_key(ORIGIN);
+    if local || caller.allows(Action::ControlMutate, Resource::Stream(stream)) { Ok(()) } else { Err(forbidden()) }
 }
 
 fn forbidden() -> ApiError {

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::{ACCEPT, CONTENT_LENGTH};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::{Answer, too_large};
 use super::follow;
@@ -17,6 +18,7 @@ use super::streams::find;
 use crate::auth::Action;
 use crate::batches::limits::{DEFAULT_PAGE_ROWS, MAX_BODY_BYTES, MAX_PAGE_ROWS, MAX_WAIT};
 use crate::batches::read::Wanted;
+use crate::batches::table::Table;
 use crate::batches::{ApiError, Stream, render};
 use crate::http::errors::{json, typed};
 
@@ -29,9 +31,7 @@ const INLINE_ENTRIES: u32 = 2_000;
 /// Inserts entries.
 pub async fn insert(call: &Call, name: &str, body: Body) -> Answer {
     let stream = find(call, Action::DataPublish, name)?;
-    let announced = call.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let _room = call.service.room_for_body(announced.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES)).await?;
-    let body = collect(body, MAX_BODY_BYTES).await?;
+    let (_room, body) = collect_large(call, body).await?;
     let (inserted, list) = call.service.insert(&stream, body).await?;
     let answer = if list && inserted.count > INLINE_ENTRIES {
         let stream = stream.clone();
@@ -40,6 +40,17 @@ pub async fn insert(call: &Call, name: &str, body: Body) -> Answer {
         render::inserted(&stream.tokens, &inserted, list)
     };
     Ok(json(StatusCode::OK, answer))
+}
+
+/// A body of up to 8 MiB, read once there is room for it, and the room.
+pub async fn collect_large(call: &Call, body: Body) -> Result<(OwnedSemaphorePermit, Bytes), ApiError> {
+    let announced = call.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let bytes: usize = announced.unwrap_or(MAX_BODY_BYTES);
+    if bytes > MAX_BODY_BYTES {
+        return Err(too_large(MAX_BODY_BYTES));
+    }
+    let room = call.service.room_for_body(bytes).await?;
+    Ok((room, collect(body, MAX_BODY_BYTES).await?))
 }
 
 /// The whole body.
@@ -71,6 +82,18 @@ pub async fn read(call: &Call, name: &str) -> Answer {
                 wanted.after = Some(stream.position(last)?);
             }
             follow::events(call, stream, wanted).await
+        }
+        Form::RecordBatches if query.get("limit").is_none() => follow::record_batches(call, stream, wanted).await,
+        Form::RecordBatches => {
+            let found = call.service.read_or_wait(&stream, &wanted, Instant::now() + wait).await?;
+            let cursor = found.next.map(|next| stream.tokens.cursor(next));
+            let bytes = {
+                let mut table = Table::new(&stream)?;
+                let mut bytes = table.page(&found.frames)?;
+                bytes.append(&mut table.finish()?);
+                bytes
+            };
+            Ok(follow::with_cursor(follow::no_store(typed(StatusCode::OK, follow::RECORD_BATCHES, bytes)), cursor))
         }
         Form::Lines if query.get("limit").is_none() => follow::lines(call, stream, wanted).await,
         Form::Lines => {
@@ -110,6 +133,7 @@ enum Form {
     Page,
     Events,
     Lines,
+    RecordBatches,
 }
 
 impl Form {
@@ -120,6 +144,7 @@ impl Form {
             .find_map(|part| match part.split(';').next().unwrap_or_default().trim() {
                 "text/event-stream" => Some(Self::Events),
                 "application/x-ndjson" | "application/ndjson" => Some(Self::Lines),
+                follow::RECORD_BATCHES => Some(Self::RecordBatches),
                 "application/json" | "*/*" => Some(Self::Page),
                 _ => None,
             })

@@ -15,6 +15,7 @@ use super::routes::Call;
 use crate::batches::follow::Follower;
 use crate::batches::limits::MAX_PAGE_ROWS;
 use crate::batches::read::Wanted;
+use crate::batches::table::Table;
 use crate::batches::{Stream, render};
 use crate::http::errors::{typed, with_header};
 
@@ -23,6 +24,9 @@ pub const LINES: &str = "application/x-ndjson";
 
 /// Says where to go on after an answer whose rows do not say it themselves.
 const CURSOR_FIELD: HeaderName = HeaderName::from_static("streamcast-cursor");
+
+/// An Arrow IPC stream.
+pub const RECORD_BATCHES: &str = "application/vnd.apache.arrow.stream";
 
 const EVENTS: &str = "text/event-stream";
 
@@ -73,6 +77,31 @@ pub async fn lines(call: &Call, stream: Arc<Stream>, wanted: Wanted) -> Answer {
         }
     });
     Ok(with_cursor(no_store(typed(StatusCode::OK, LINES, Body::from_stream(pieces))), head))
+}
+
+/// Everything up to the present head as an Arrow IPC stream.
+pub async fn record_batches(call: &Call, stream: Arc<Stream>, wanted: Wanted) -> Answer {
+    let wanted = Wanted { limit: MAX_PAGE_ROWS, ..wanted };
+    let mut table = Table::new(&stream)?;
+    // The schema is sent even if no row follows.
+    let schema = Bytes::from(table.page(&[])?);
+    let follower = Follower::to_head(Arc::clone(&call.service), stream, wanted).await?;
+    let head = follower.until().map(|head| follower.stream().tokens.cursor(head));
+    let batches = stream::unfold(Some((follower, table)), |state| async move {
+        let (mut follower, mut table) = state?;
+        let piece = match follower.next(Instant::now()).await {
+            Ok(None) => return Some((table.finish().map(Bytes::from).map_err(std::io::Error::other), None)),
+            Ok(Some(found)) => table.page(&found.frames),
+            Err(error) => Err(error),
+        };
+        match piece {
+            Ok(bytes) => Some((Ok(Bytes::from(bytes)), Some((follower, table)))),
+            // The answer ends without its end, which the reader sees.
+            Err(error) => Some((Err(std::io::Error::other(error)), None)),
+        }
+    });
+    let body = Body::from_stream(stream::once(async { Ok(schema) }).chain(batches));
+    Ok(with_cursor(no_store(typed(StatusCode::OK, RECORD_BATCHES, body)), head))
 }
 
 /// The response with the cursor after its rows.

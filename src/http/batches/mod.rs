@@ -2,9 +2,12 @@
 
 mod answer;
 mod entries;
+mod erasures;
 mod follow;
+mod openapi;
 mod query;
 mod routes;
 mod streams;
 
+pub use openapi::BatchesApi;
 pub use routes::{PREFIX, router};

@@ -2,17 +2,24 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
-use serde_json::{Value, json};
+use axum::body::Body;
+use axum::http::header::LOCATION;
+use axum::http::{HeaderValue, StatusCode};
+use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, allow};
+use super::answer::{Answer, allow, allow_managing};
+use super::entries::collect;
 use super::query::Query;
-use super::routes::Call;
+use super::routes::{Call, PREFIX};
 use crate::auth::{Action, Resource};
+use crate::batches::body::object;
 use crate::batches::limits::MAX_LISTED;
 use crate::batches::time::iso_millis;
 use crate::batches::{ApiError, Stream};
 use crate::http::errors;
+
+/// Bytes of a body that declares or changes a stream.
+const MAX_SMALL_BYTES: usize = 1 << 20;
 
 /// Streams on a page of the list that does not say how many.
 const DEFAULT_LISTED: usize = 100;
@@ -31,6 +38,85 @@ pub fn list(call: &Call) -> Answer {
     // The name to go on after, if there is more.
     let next = visible.next().and_then(|_| page.last()).map_or(Value::Null, |last| last["name"].clone());
     Ok(errors::json(StatusCode::OK, json!({"streams": page, "next": next}).to_string()))
+}
+
+/// Creates a stream.
+pub async fn create(call: &Call, body: Body) -> Answer {
+    let body = collect(body, MAX_SMALL_BYTES).await?;
+    let mut members = object(&body)?;
+    let name = match members.shift_remove("name") {
+        Some(Value::String(name)) => name,
+        _ => return Err(ApiError::invalid("name has to be a string")),
+    };
+    allow_managing(&call.service, &call.caller, &call.headers, &name)?;
+    let validator = match members.shift_remove("validator") {
+        None => None,
+        Some(value) => validator(value)?,
+    };
+    let schema = match members.shift_remove("schema") {
+        None | Some(Value::Null) => None,
+        Some(schema @ Value::Object(_)) => Some(schema),
+        Some(_) => return Err(ApiError::new(422, "invalid_schema", "schema has to be a JSON Schema object or null")),
+    };
+    refuse_rest(&members)?;
+    let stream = call.service.create(&name, validator, schema).await?;
+    let location = HeaderValue::from_str(&format!("{PREFIX}/{}", stream.id));
+    let response = errors::json(StatusCode::CREATED, view(&stream).to_string());
+    Ok(match location {
+        Ok(location) => errors::with_header(response, LOCATION, location),
+        Err(_) => response,
+    })
+}
+
+/// Gives a stream another validator.
+pub async fn change(call: &Call, name: &str, body: Body) -> Answer {
+    let stream = find_managed(call, name)?;
+    let body = collect(body, MAX_SMALL_BYTES).await?;
+    let mut members = object(&body)?;
+    let Some(value) = members.shift_remove("validator") else {
+        return Err(ApiError::invalid("validator is missing: give an expression, or null for none"));
+    };
+    refuse_rest(&members)?;
+    call.service.set_validator(&stream, validator(value)?).await?;
+    Ok(errors::json(StatusCode::OK, view(&stream).to_string()))
+}
+
+/// Deletes a stream.
+pub async fn delete(call: &Call, name: &str) -> Answer {
+    let stream = find_managed(call, name)?;
+    call.service.delete(&stream).await?;
+    let answer = json!({"id": stream.id, "name": stream.served.name, "state": "deleting"});
+    Ok(errors::json(StatusCode::ACCEPTED, answer.to_string()))
+}
+
+fn validator(value: Value) -> Result<Option<String>, ApiError> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(source) => Ok(Some(source)),
+        _ => Err(ApiError::new(400, "invalid_validator", "validator has to be a string or null")),
+    }
+}
+
+fn refuse_rest(members: &Map<String, Value>) -> Result<(), ApiError> {
+    match members.keys().next() {
+        None => Ok(()),
+        Some(key) => Err(ApiError::invalid(format!("unknown member {key:?}"))),
+    }
+}
+
+/// The stream of a name or id, if the caller may manage it.
+pub fn find_managed(call: &Call, name: &str) -> Result<Arc<Stream>, ApiError> {
+    let manage = |name: &str| allow_managing(&call.service, &call.caller, &call.headers, name);
+    if crate::batches::name::uuid_of(name).is_none() {
+        manage(name)?;
+        return call.service.find(name);
+    }
+    let found = call.service.find(name);
+    match &found {
+        Ok(stream) => manage(&stream.served.name)?,
+        Err(_) => manage(name)?,
+    }
+    found
 }
 
 /// One stream.

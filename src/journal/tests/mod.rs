@@ -3,9 +3,11 @@
 mod commit;
 mod crash;
 mod declare;
+mod erase;
 mod evict;
 mod failure;
 mod fault;
+mod insert;
 mod limits;
 mod replay;
 mod support;

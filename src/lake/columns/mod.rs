@@ -11,6 +11,7 @@ mod error;
 mod facts;
 mod guard;
 pub mod ingest;
+mod ipc;
 mod layout;
 mod manifest;
 mod merge;
@@ -31,6 +32,7 @@ mod unnamed;
 mod write;
 
 pub use error::ColumnsError;
+pub use ipc::IpcLines;
 pub use layout::{ENCODING_KEY, Layout, MAX_TABLE_NESTING, OFFSET_COLUMN, OFFSET_ID, STAMP_COLUMN};
 pub use manifest::{read_manifest_parquet, write_manifest_parquet};
 pub use merge::merge;

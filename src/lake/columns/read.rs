@@ -1,6 +1,6 @@
 //! The rows of a Parquet file as they went out live, in the order of their offsets.
 
-use arrow::array::{AsArray as _, RecordBatch};
+use arrow::array::{AsArray as _, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 
 use super::error::ColumnsError;
@@ -44,6 +44,8 @@ pub struct StoredRow<'a> {
 #[derive(Debug)]
 struct Batch {
     rows: RecordBatch,
+    /// The rows' texts, where they are any objects.
+    any_objects: Option<StringArray>,
     leads: Vec<Box<[u8]>>,
     printers: Vec<Printer>,
     /// Their order by offset, if they are in another.
@@ -150,7 +152,9 @@ impl Batch {
         let columns = layout.schema().columns();
         let arrays = &batch.rows.columns()[1..];
         let printers = columns.iter().zip(arrays).map(|(column, array)| Printer::of(column, array));
+        let any_objects = layout.schema().is_any_object().then(|| arrays[0].as_string_opt::<i32>().cloned()).flatten();
         Ok(Self {
+            any_objects,
             printers: printers.collect::<Result<_, _>>()?,
             leads: columns.iter().map(|column| column.lead().into()).collect(),
             order: batch.order,
@@ -181,11 +185,15 @@ impl Batch {
                 return Err(format!("its offset {offset} comes after {last}"));
             }
             *last_offset = Some(offset);
-            for (lead, printer) in self.leads.iter().zip(&self.printers) {
-                lines.text.extend_from_slice(lead);
-                printer.push(row, &mut lines.text);
+            if let Some(texts) = &self.any_objects {
+                lines.text.extend_from_slice(texts.value(row).as_bytes());
+            } else {
+                for (lead, printer) in self.leads.iter().zip(&self.printers) {
+                    lines.text.extend_from_slice(lead);
+                    printer.push(row, &mut lines.text);
+                }
+                lines.text.push(b'}');
             }
-            lines.text.push(b'}');
             lines.rows.push((offset, stamps_us[row], lines.text.len()));
         }
         Ok(self.next < count || !lines.rows.is_empty())

@@ -8,6 +8,7 @@ use super::build::{Builder, slot_bits};
 use super::error::ColumnsError;
 use super::layout::Layout;
 use super::scan::Cursor;
+use crate::schema::json::push_string;
 
 /// Lines of rows on their way to a [`RecordBatch`].
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(super) struct Rows {
     /// Bits of a row without anything that varies: offset, slots, stamp.
     fixed_bits: u64,
     bytes: u64,
+    /// The row of an object that is any object: its text as a string in the one column.
+    wrapped: Option<Vec<u8>>,
 }
 
 /// Bits of the offset of a row.
@@ -38,6 +41,7 @@ impl Rows {
             stamps_us: Vec::new(),
             fixed_bits: OFFSET_BITS + slots + STAMP_BITS,
             bytes: 0,
+            wrapped: layout.schema().is_any_object().then(Vec::new),
             layout,
         }
     }
@@ -48,6 +52,24 @@ impl Rows {
     /// [`ColumnsError::Line`] if the line is not canonical; nothing taken so far is of use then.
     #[inline]
     pub fn push(&mut self, offset: i64, ts_us: i64, line: &[u8]) -> Result<(), ColumnsError> {
+        let Some(mut wrapped) = self.wrapped.take() else { return self.push_row(offset, ts_us, line) };
+        let pushed = match std::str::from_utf8(line) {
+            Ok(text) => {
+                wrapped.clear();
+                wrapped.extend_from_slice(b"{\"entry\":");
+                push_string(&mut wrapped, text);
+                wrapped.push(b'}');
+                self.push_row(offset, ts_us, &wrapped)
+            }
+            // Damaged, which is said below.
+            Err(_) => self.push_row(offset, ts_us, line),
+        };
+        self.wrapped = Some(wrapped);
+        pushed
+    }
+
+    #[inline]
+    fn push_row(&mut self, offset: i64, ts_us: i64, line: &[u8]) -> Result<(), ColumnsError> {
         let mut bits = self.fixed_bits;
         let damaged = |at: usize, what: &str| ColumnsError::Line { offset, why: format!("{what}, at byte {at}") };
         if let Err(error) = std::str::from_utf8(line) {

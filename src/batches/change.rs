@@ -1,0 +1,165 @@
+//! Creating streams, changing their validators, deleting them.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::error::ApiError;
+use super::name;
+use super::service::{Check, Service, Stream};
+use super::validator::Validator;
+use crate::journal::Deleted;
+use crate::session::now_us;
+
+/// How long a step of background work that failed is left alone.
+const TRY_AGAIN: Duration = Duration::from_secs(30);
+
+impl Service {
+    /// Creates a stream and serves it.
+    ///
+    /// # Errors
+    /// 400 for a name or validator that is none, 409 if the name is taken, 422 if the schema is none.
+    pub async fn create(
+        &self,
+        name: &str,
+        validator: Option<String>,
+        schema: Option<Value>,
+    ) -> Result<Arc<Stream>, ApiError> {
+        if !name::is_name(name) {
+            return Err(ApiError::new(
+                400,
+                "invalid_name",
+                "a name begins with a letter or digit and goes on with letters, digits, _, . and -, 128 in all",
+            ));
+        }
+        if let Some(source) = validator.clone() {
+            self.compile(source).await?;
+        }
+        let (directory, owned) = (self.directory(), name.to_owned());
+        let served = self.apart(move || directory.create(&owned, schema.as_ref())).await?;
+        let stream = self.find(&served.name)?;
+        if validator.is_some() {
+            // A crash before this leaves a stream without entries and without its validator; the answer is not given.
+            self.set_validator(&stream, validator).await?;
+        }
+        Ok(stream)
+    }
+
+    /// Gives a stream another validator, or none.
+    ///
+    /// # Errors
+    /// 400 for one that does not compile.
+    pub async fn set_validator(&self, stream: &Arc<Stream>, source: Option<String>) -> Result<(), ApiError> {
+        let validator = match source.clone() {
+            Some(source) => Some(self.compile(source).await?),
+            None => None,
+        };
+        let (id, recorded) = (stream.journal_id, source.clone());
+        let version = self.errand(move |office| office.set_validator(id, recorded.as_deref())).await?;
+        self.recorded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .validators
+            .entry(id)
+            .and_modify(|known| {
+                if known.0 < version {
+                    *known = (version, source.clone());
+                }
+            })
+            .or_insert_with(|| (version, source.clone()));
+        stream.set_check(Check { version, source, validator });
+        Ok(())
+    }
+
+    /// The parser of expressions recurses, so it runs where there is a stack for it.
+    async fn compile(&self, source: String) -> Result<Validator, ApiError> {
+        self.apart(move || Validator::compile(&source)).await
+    }
+
+    /// Deletes a stream: out of service and out of its name at once, its storage later.
+    ///
+    /// # Errors
+    /// 409 if others decide about the stream.
+    pub async fn delete(self: &Arc<Self>, stream: &Arc<Stream>) -> Result<(), ApiError> {
+        let (directory, served) = (self.directory(), Arc::clone(&stream.served));
+        let deleted = self.apart(move || directory.delete(&served)).await?;
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).deleted.push(deleted.clone());
+        self.forget(stream);
+        tokio::spawn(Arc::clone(self).clear(deleted));
+        Ok(())
+    }
+
+    /// Goes on with what an earlier process has left to do. To be called once, where requests are served.
+    pub fn resume(self: &Arc<Self>) {
+        let (unpurged, deleted) = {
+            let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+            let unfinished = recorded.deleted.iter().filter(|deleted| deleted.purged_us.is_none()).cloned();
+            let unfinished: Vec<Deleted> = unfinished.collect();
+            (std::mem::take(&mut recorded.unpurged), unfinished)
+        };
+        for deleted in deleted {
+            tokio::spawn(Arc::clone(self).clear(deleted));
+        }
+        if !unpurged.is_empty() {
+            let service = Arc::clone(self);
+            tokio::spawn(async move {
+                for (stream, marker) in unpurged {
+                    service.purge(stream, marker).await;
+                }
+            });
+        }
+    }
+
+    /// Takes the storage of a deleted stream away, until it is gone.
+    async fn clear(self: Arc<Self>, deleted: Deleted) {
+        while let Err(error) = self.try_clear(&deleted).await {
+            tracing::warn!(%error, stream = deleted.name, "a deleted stream cannot be cleared yet");
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        for known in recorded.deleted.iter_mut().filter(|known| known.stream_id == deleted.stream_id) {
+            known.purged_us = Some(now_us());
+        }
+    }
+
+    async fn try_clear(&self, deleted: &Deleted) -> Result<(), ApiError> {
+        let stream = deleted.stream;
+        while self.errand(move |office| office.purge_deleted(stream)).await? {
+            // Others have their turn.
+            tokio::task::yield_now().await;
+        }
+        let (directory, owned) = (self.directory(), deleted.clone());
+        self.apart(move || directory.clear(&owned)).await?;
+        let stream_id = deleted.stream_id.clone();
+        self.errand(move |office| office.note_deleted(&stream_id, now_us())).await
+    }
+
+    /// Takes the bytes of erased rows away, until they are gone.
+    pub(super) async fn purge(&self, stream: u32, marker: i64) {
+        let mut from = Some(i64::MIN);
+        while let Some(at) = from {
+            match self.errand(move |office| office.purge_step(stream, marker, at)).await {
+                Ok(next) => {
+                    from = next;
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, stream, marker, "erased rows cannot be purged yet");
+                    tokio::time::sleep(TRY_AGAIN).await;
+                }
+            }
+        }
+        let first = self.errand(move |office| office.first_erased(stream, marker)).await.ok().flatten();
+        if let (Some(first), Some(name)) = (first, self.name_of(stream))
+            && self.directory().sealed_rows(&name, first, marker)
+        {
+            // Nobody is given them, but their bytes are in files that were sealed before.
+            tracing::info!(stream = name, marker, "erased rows are gone from the journal and left in sealed files");
+            return;
+        }
+        if let Err(error) = self.errand(move |office| office.note_purged(stream, marker, now_us())).await {
+            tracing::warn!(%error, stream, marker, "a purge cannot be noted; it is done again at the next start");
+        }
+    }
+}

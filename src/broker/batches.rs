@@ -1,0 +1,141 @@
+//! What the batch API asks of the running broker: streams that are created and deleted over HTTP.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::error::BrokerError;
+use super::streams::Streams;
+use crate::batches::{ApiError, Directory};
+use crate::config::StreamConfig;
+use crate::journal::{Deleted, JournalError};
+use crate::session::{Catalog, ServedStream, now_us};
+
+/// How long the peers of a stream that is deleted may take to leave.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where the directories of deleted streams wait to be removed, below the data root. No stream is called like it.
+const TRASH: &str = ".deleted";
+
+impl Directory for Streams {
+    fn open_to_this_host(&self) -> bool {
+        !self.config().auth.any() && self.config().listen.ip().is_loopback()
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        Streams::catalog(self)
+    }
+
+    fn create(&self, name: &str, schema: Option<&Value>) -> Result<Arc<ServedStream>, ApiError> {
+        let taken = || ApiError::new(409, "stream_exists", format!("there is a stream {name:?} already"));
+        if Streams::catalog(self).find(name).is_some() || Streams::catalog(self).holds(name) {
+            return Err(taken());
+        }
+        // A stream that is recorded and not served is stopped, and belongs to whoever stopped it.
+        if self.record(name).map_err(|error| failed(&error))?.is_some() {
+            return Err(taken());
+        }
+        let known = name.to_owned();
+        let deleted = self.errand(move |office| office.was_deleted(&known)).map_err(|error| failed(&error))?;
+        if deleted.map_err(|error| failed(&error.into()))? {
+            // What a crash may have kept the deletion from: the next stream of the name begins with nothing.
+            self.forget_logs(name)?;
+        }
+        let declared = StreamConfig { durable: true, ..StreamConfig::new(name, schema.cloned()) };
+        self.start(&declared).map_err(|error| match error {
+            BrokerError::Served { .. } => taken(),
+            BrokerError::Reserved { .. } | BrokerError::Journal(JournalError::Name(_)) => {
+                ApiError::new(400, "invalid_name", error.to_string())
+            }
+            BrokerError::Schema { .. } => ApiError::new(422, "invalid_schema", error.to_string()),
+            other => failed(&other),
+        })
+    }
+
+    fn delete(&self, stream: &ServedStream) -> Result<Deleted, ApiError> {
+        let name = &stream.name;
+        if self.config().streams.iter().any(|declared| declared.name == *name) {
+            return Err(ApiError::new(
+                409,
+                "stream_is_configured",
+                format!("the stream {name:?} is declared in the broker's configuration, which decides about it"),
+            ));
+        }
+        let (Some(journal_id), Some(stream_id)) = (stream.journal_id, stream.stream_id.clone()) else {
+            return Err(ApiError::new(409, "stream_not_durable", "the stream has no log"));
+        };
+        match self.stop(name, STOP_PATIENCE) {
+            Ok(()) => {}
+            Err(BrokerError::NotServed { .. }) => return Err(ApiError::no_stream(name)),
+            Err(error) => {
+                // Rows that could not be sealed or published are to go anyway.
+                tracing::warn!(%error, stream = name, "a stream that is deleted did not stop in order");
+                self.lake().remove(journal_id);
+                self.errand(move |office| office.detach(journal_id)).map_err(|error| failed(&error))?;
+            }
+        }
+        let deleted =
+            Deleted { stream_id, stream: journal_id, name: name.clone(), deleted_us: now_us(), purged_us: None };
+        let recorded = deleted.clone();
+        self.errand(move |office| office.delete(&recorded))
+            .map_err(|error| failed(&error))?
+            .map_err(|error| failed(&error.into()))?;
+        self.forget_logs(name)?;
+        self.move_away(&deleted)?;
+        Ok(deleted)
+    }
+
+    fn sealed_rows(&self, stream: &str, from: i64, until: i64) -> bool {
+        let logs = self.lake().catalog().logs(stream);
+        logs.iter().flat_map(|log| &log.files).any(|file| file.start < until && file.end > from)
+    }
+
+    fn clear(&self, deleted: &Deleted) -> Result<(), ApiError> {
+        self.move_away(deleted)?;
+        match std::fs::remove_dir_all(self.trash(deleted)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(ApiError::unavailable(error.to_string())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Streams {
+    fn trash(&self, deleted: &Deleted) -> PathBuf {
+        self.root().join(TRASH).join(&deleted.stream_id)
+    }
+
+    /// Forgets the sealed files of a name whose stream is no more: the next one of the name has others.
+    fn forget_logs(&self, name: &str) -> Result<(), ApiError> {
+        let catalog = self.lake().catalog();
+        for log in catalog.logs(name) {
+            catalog.remove_log(log.id).map_err(|error| {
+                tracing::error!(%error, stream = name, "the files of a deleted stream cannot be forgotten");
+                ApiError::unavailable(error.to_string())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes the directory of a deleted stream out of the way of the next one of its name, unless it is that one's.
+    fn move_away(&self, deleted: &Deleted) -> Result<(), ApiError> {
+        let fail = |error: std::io::Error| ApiError::unavailable(format!("cannot move a deleted stream away: {error}"));
+        let home = self.root().join(&deleted.name);
+        let trash = self.trash(deleted);
+        if self.record(&deleted.name).map_err(|error| failed(&error))?.is_some() || trash.exists() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(self.root().join(TRASH)).map_err(fail)?;
+        match std::fs::rename(&home, &trash) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(fail(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn failed(error: &BrokerError) -> ApiError {
+    tracing::error!(%error, "a stream cannot be created or deleted");
+    ApiError::unavailable(error.to_string())
+}

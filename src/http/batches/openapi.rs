@@ -1,0 +1,195 @@
+//! The batch API for machines. The types here are only described, never made: answers are written as text.
+#![expect(dead_code, reason = "they are shapes of documents that others write")]
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoResponses, OpenApi, ToSchema};
+
+use super::routes;
+
+/// The description of every call of the batch API.
+#[derive(OpenApi)]
+#[openapi(
+    paths(
+        routes::list,
+        routes::create,
+        routes::one,
+        routes::change,
+        routes::delete,
+        routes::insert,
+        routes::read,
+        routes::erase,
+        routes::erasures
+    ),
+    components(schemas(BatchError))
+)]
+pub struct BatchesApi;
+
+/// A stream.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct StreamView {
+    id: String,
+    name: String,
+    state: String,
+    created_at: String,
+    cursor: Option<String>,
+    entry_count: i64,
+    validator: Option<String>,
+    validator_version: u64,
+    schema: Option<Map<String, Value>>,
+}
+
+/// A page of streams.
+#[derive(ToSchema)]
+pub struct StreamList {
+    streams: Vec<StreamView>,
+    next: Option<String>,
+}
+
+/// A stream to be created.
+#[derive(ToSchema)]
+pub struct NewStream {
+    #[schema(pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}$")]
+    name: String,
+    validator: Option<String>,
+    schema: Option<Map<String, Value>>,
+}
+
+/// What is to change about a stream.
+#[derive(ToSchema)]
+pub struct StreamChange {
+    #[schema(required = true)]
+    validator: Option<String>,
+}
+
+/// A stream that is being deleted.
+#[derive(ToSchema)]
+pub struct DeletedStream {
+    id: String,
+    name: String,
+    state: String,
+}
+
+/// Entries to be inserted.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct NewBatch {
+    #[schema(min_length = 1, max_length = 256)]
+    idempotency_key: Option<String>,
+    #[schema(min_items = 1, max_items = 100_000)]
+    entries: Vec<Map<String, Value>>,
+    #[schema(nullable = false)]
+    return_entry_ids: Option<bool>,
+}
+
+/// A batch that is committed.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct BatchView {
+    batch_id: String,
+    committed_at: String,
+    inserted: u32,
+    duplicate: bool,
+    start_cursor: String,
+    committed_cursor: String,
+    offset: i64,
+    #[schema(nullable = false)]
+    entries: Option<Vec<EntryId>>,
+}
+
+/// An entry of a committed batch.
+#[derive(ToSchema)]
+pub struct EntryId {
+    id: String,
+    cursor: String,
+    offset: i64,
+}
+
+/// A page of entries.
+#[derive(ToSchema)]
+pub struct EntryPage {
+    entries: Vec<EntryView>,
+    cursor: Option<String>,
+    head: Option<String>,
+}
+
+/// An entry.
+#[derive(ToSchema)]
+pub struct EntryView {
+    id: String,
+    cursor: String,
+    offset: i64,
+    ts: i64,
+    entry: Map<String, Value>,
+}
+
+/// What is to be erased: either entries or whatever matches.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct NewErasure {
+    #[schema(min_length = 1, max_length = 256)]
+    idempotency_key: Option<String>,
+    #[schema(nullable = false, min_items = 1, max_items = 100_000)]
+    entry_ids: Option<Vec<String>>,
+    #[schema(nullable = false)]
+    r#where: Option<Map<String, Value>>,
+}
+
+/// An erasure.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub struct ErasureView {
+    batch_id: String,
+    committed_at: String,
+    erased: u32,
+    duplicate: bool,
+    cursor: String,
+    purged_at: Option<String>,
+}
+
+/// The latest erasures.
+#[derive(ToSchema)]
+pub struct ErasureList {
+    erasures: Vec<ErasureView>,
+}
+
+/// A refusal.
+#[derive(ToSchema)]
+pub struct BatchError {
+    error: BatchErrorBody,
+}
+
+/// What is refused, and why.
+#[derive(ToSchema)]
+pub struct BatchErrorBody {
+    code: String,
+    message: String,
+    #[schema(nullable = false)]
+    details: Option<Map<String, Value>>,
+}
+
+/// What every call may answer instead.
+pub struct Refusals;
+
+impl IntoResponses for Refusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let refusals = [
+            (400, "The request is not what it has to be"),
+            (401, "The caller has to show who it is"),
+            (403, "The caller may not do this"),
+            (404, "There is no such stream"),
+            (409, "It does not fit what is there"),
+            (410, "It is not there any more"),
+            (413, "It is more than one request may carry"),
+            (422, "Entries or a schema do not fit"),
+            (429, "Too much at once"),
+            (503, "Nothing that the request did"),
+        ];
+        let content = || ContentBuilder::new().schema(Some(Ref::from_schema_name("BatchError"))).build();
+        let answer = |text| ResponseBuilder::new().description(text).content("application/json", content()).build();
+        refusals.into_iter().map(|(status, text): (u16, &str)| (status.to_string(), answer(text).into())).collect()
+    }
+}
