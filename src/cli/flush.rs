@@ -23,7 +23,10 @@ pub fn run(args: Args) -> Exit {
     };
     match root.flush(&args.name, args.evict) {
         Ok(published) => {
-            println!("{}: {} rows published, up to offset {}", args.name, published.rows, published.end - 1);
+            match published.rows {
+                0 => println!("{}: there are no rows to publish", args.name),
+                rows => println!("{}: {rows} rows are published, up to offset {}", args.name, published.end - 1),
+            }
             Exit::Done
         }
         Err(error) => failed(&error),

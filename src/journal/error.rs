@@ -90,7 +90,7 @@ pub enum JournalError {
     /// The declaration differs from what is recorded.
     #[error(
         "stream {name:?} is declared with {what} {declared}, but the journal records {recorded}; declare it as \
-         recorded, or give the new declaration another name"
+         recorded, migrate it (schema and sort_by: `migrate`), or give the new declaration another name"
     )]
     Differs {
         /// The stream.

@@ -33,3 +33,6 @@ pub use restore::{FENCE, Restored, Wanted, restore};
 pub use retain::{Passed, preview, retain, retention_pass};
 pub use retire::{retire, revive};
 pub use root::{Published, Root};
+
+#[cfg(test)]
+mod tests;
