@@ -143,7 +143,10 @@ impl Root {
         if !retired {
             let flushed = self.lake.flush(stream)?;
             self.journal.evict(record.id, flushed.sealed_end)?;
-            told.push(format!("{} rows sealed; everything before offset {} published", flushed.rows, flushed.published_end));
+            told.push(format!(
+                "{} rows sealed; everything before offset {} published",
+                flushed.rows, flushed.published_end
+            ));
             self.lake.compact(stream)?;
             self.lake.publish(stream)?;
         }
