@@ -25,7 +25,7 @@ pub(super) const MAX_FILES_PER_MANIFEST: usize = 512;
 pub(super) const FULL_MANIFEST_BYTES: i64 = 1 << 20;
 
 /// Manifests that are fetched and parsed side by side: a bucket is far, and memory is not for all of them.
-const MANIFESTS_AT_ONCE: usize = 4;
+const MANIFESTS_AT_ONCE: usize = 2;
 
 /// One entry of a new manifest.
 pub(super) enum NewEntry {
