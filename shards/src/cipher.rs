@@ -74,11 +74,12 @@ impl Secured {
 
 /// Says under encryption that nothing more follows, if the socket takes it: what ends without was cut off.
 pub(crate) fn farewell<S>(conn: &mut Conn<S>) {
+    let fd = conn.fd();
     let Some(secured) = conn.secured.as_mut().filter(|secured| secured.pending().is_empty()) else { return };
     secured.finish();
     let bytes = secured.pending();
-    // SAFETY: the bytes are valid for the call, and the connection's task still owns the descriptor.
-    unsafe { libc::send(conn.fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    // SAFETY: the bytes are valid for the call, and the descriptor is open.
+    unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
     let length = bytes.len();
     secured.advance(length);
 }

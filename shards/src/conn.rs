@@ -1,8 +1,7 @@
 //! One connection as the engine sees it: bytes waiting to go out, the decoder of what comes in, its timers.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
-use std::task::Waker;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::cipher::Secured;
 use crate::feed::Run;
@@ -99,10 +98,18 @@ pub enum Ended {
 
 pub(crate) struct Conn<S> {
     pub(crate) generation: u32,
-    pub(crate) fd: RawFd,
+    pub(crate) socket: OwnedFd,
     pub(crate) phase: Phase,
-    /// The socket took less than was offered; its task waits for room.
+    /// The socket took less than was offered; the shard waits for room.
     pub(crate) blocked: bool,
+    /// The reactor watches for room.
+    pub(crate) room_watched: bool,
+    /// Bytes have come that were not read yet.
+    pub(crate) readable: bool,
+    /// Nothing comes after what can be read.
+    pub(crate) hung_up: bool,
+    /// In the engine's list of connections to look after.
+    pub(crate) woken: bool,
     /// The application does not want to read.
     pub(crate) paused: bool,
     /// The decoder stopped early and may hold whole messages.
@@ -127,7 +134,6 @@ pub(crate) struct Conn<S> {
     /// When the wheel's next look matters, in wheel seconds.
     pub(crate) deadline_s: u32,
     pub(crate) limit_bytes: u32,
-    pub(crate) waker: Option<Waker>,
     pub(crate) session: Option<S>,
     pub(crate) inbound: Inbound,
     /// How it is encrypted, if it is.
@@ -143,12 +149,16 @@ pub(crate) struct Conn<S> {
 }
 
 impl<S> Conn<S> {
-    pub(crate) fn new(fd: RawFd, generation: u32, deadline_s: u32) -> Self {
+    pub(crate) fn new(socket: OwnedFd, generation: u32, deadline_s: u32) -> Self {
         Self {
             generation,
-            fd,
+            socket,
             phase: Phase::Head,
             blocked: false,
+            room_watched: false,
+            readable: false,
+            hung_up: false,
+            woken: false,
             paused: false,
             stopped: false,
             deaf: false,
@@ -162,7 +172,6 @@ impl<S> Conn<S> {
             looked_bytes: 0,
             deadline_s,
             limit_bytes: u32::MAX,
-            waker: None,
             session: None,
             inbound: Inbound::default(),
             secured: None,
@@ -193,6 +202,11 @@ impl<S> Conn<S> {
             bytes.len()
         });
         self.advance_out(taken);
+    }
+
+    /// The socket's descriptor, open as long as the connection is in the table.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 
     pub(crate) fn push(&mut self, chunk: Chunk) {
@@ -259,7 +273,7 @@ mod tests {
     use super::*;
 
     fn conn() -> Conn<()> {
-        Conn::new(-1, 1, 0)
+        Conn::new(std::os::unix::net::UnixStream::pair().unwrap().0.into(), 1, 0)
     }
 
     fn queued(conn: &Conn<()>) -> Vec<u8> {

@@ -1,22 +1,21 @@
-//! The engine and the application side by side: what the tasks of a shard call.
+//! The engine and the application side by side: what a shard calls.
 
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::cipher::{Cipher, Secured};
 use crate::conn::{ConnId, Ended, Phase};
-use crate::engine::{Engine, wake};
+use crate::engine::Engine;
 use crate::flush::HIGH_BYTES;
 use crate::frame::opcode;
 use crate::head::{self, Head, UpgradeHead};
 use crate::inbound::{Flow, Message, Violation};
 use crate::inbox::{Inbox, InboxSender};
 
-/// The longest a turn takes messages, and again sends, before the shard's other tasks run.
+/// The longest a turn takes messages, and again sends, before sockets are read again.
 const TURN: Duration = Duration::from_millis(1);
 
 /// What a shard does for somebody. All calls come on the shard's thread and must not wait.
@@ -100,7 +99,7 @@ impl<R> Clone for Peer<R> {
     }
 }
 
-/// A socket for a task to read; with what was asked and read of it, if somebody else has upgraded it.
+/// A socket to read; with what was asked and read of it, if somebody else has upgraded it.
 pub(crate) type Adopted = (OwnedFd, Option<(UpgradeHead, Vec<u8>, Option<Box<dyn Cipher>>)>);
 
 pub(crate) struct Core<A: App> {
@@ -115,14 +114,12 @@ pub(crate) struct Core<A: App> {
     /// And one for what was opened of it.
     pub(crate) opened: Vec<u8>,
     pub(crate) begun: Instant,
-    /// Sockets for the tasks that read them: new connections.
+    /// New connections.
     pub(crate) adopted: Vec<Adopted>,
     /// The doorbell has rung.
     pub(crate) accept: bool,
     pub(crate) close_listener: Option<std::sync::mpsc::Sender<()>>,
     pub(crate) quit: bool,
-    /// Tasks that have done enough in a row.
-    pub(crate) rested: Vec<Waker>,
 }
 
 impl<A: App> Core<A> {
@@ -200,9 +197,7 @@ impl<A: App> Core<A> {
     /// Gives a connection to the HTTP plane, with what was read of it.
     fn hand_over(&mut self, id: ConnId, kept: Vec<u8>) {
         let Some(conn) = self.engine.conn(id) else { return };
-        // SAFETY: the connection is in the table, so its task still owns the descriptor.
-        let fd = unsafe { BorrowedFd::borrow_raw(conn.fd) };
-        if let Ok(copy) = fd.try_clone_to_owned() {
+        if let Ok(copy) = conn.socket.as_fd().try_clone_to_owned() {
             (self.handoff)(TcpStream::from(copy), kept);
         }
         self.engine.remove(id, Ended::HandedOver);
@@ -364,10 +359,10 @@ impl<A: App> Core<A> {
         self.peers[shard].inbox.send(Command::Connection(fd), 0);
     }
 
-    /// Registers a socket; its task must be started by the caller.
-    pub(crate) fn register(&mut self, fd: &impl AsRawFd) -> ConnId {
+    /// Registers a socket; the caller watches it.
+    pub(crate) fn register(&mut self, socket: OwnedFd) -> ConnId {
         self.engine.counts.accepted_total += 1;
-        self.engine.insert(fd.as_raw_fd())
+        self.engine.insert(socket)
     }
 }
 
@@ -380,25 +375,19 @@ impl<S> Engine<S> {
         {
             conn.paused = false;
             conn.stopped = true;
-            wake(conn);
+            self.wake(id);
         }
     }
 
     /// Where a connection came from.
     #[must_use]
     pub fn peer_address(&self, id: ConnId) -> Option<SocketAddr> {
-        let fd = self.conn(id)?.fd;
-        // SAFETY: the connection is in the table, so its task still owns the descriptor.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        socket2::SockRef::from(&fd).peer_addr().ok()?.as_socket()
+        socket2::SockRef::from(&self.conn(id)?.socket).peer_addr().ok()?.as_socket()
     }
 
     /// Both closes are exchanged.
     fn remove_closed(&mut self, id: ConnId) {
         let code = self.conn(id).and_then(|conn| conn.sent_close).unwrap_or(1000);
-        if let Some(conn) = self.conn_mut(id) {
-            wake(conn);
-        }
         self.remove(id, Ended::Closed(code));
     }
 }

@@ -1,11 +1,10 @@
 //! The state of one shard: its connections, its feeds, and what the application may do with them.
 //!
 //! Everything here happens on the shard's own thread and nothing waits. Bytes leave in `flush.rs`; timers are
-//! in `timers.rs`; tasks that read sockets are in `shard.rs`.
+//! in `timers.rs`; sockets are read in `shard.rs`.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
-use std::task::Waker;
+use std::os::fd::{OwnedFd, RawFd};
 
 use slab::Slab;
 
@@ -137,8 +136,10 @@ pub struct Engine<S> {
     pub(crate) drained: Vec<ConnId>,
     /// A turn is wanted whether there is something to send or not.
     pub(crate) turn_wanted: bool,
-    /// Wakes the flush task.
-    pub(crate) flush_waker: Option<Waker>,
+    /// Connections that the shard has to look after: reading goes on, or room is waited for.
+    pub(crate) woken: Vec<ConnId>,
+    /// Connections that are gone and still watched, and whether for room, too.
+    pub(crate) gone: Vec<(ConnId, bool)>,
     /// What has happened.
     pub counts: Counts,
 }
@@ -157,17 +158,18 @@ impl<S> Engine<S> {
             ended: Vec::new(),
             drained: Vec::new(),
             turn_wanted: false,
-            flush_waker: None,
+            woken: Vec::new(),
+            gone: Vec::new(),
             counts: Counts::default(),
         })
     }
 
     // -- connections ------------------------------------------------------------------------------------
 
-    pub(crate) fn insert(&mut self, fd: RawFd) -> ConnId {
+    pub(crate) fn insert(&mut self, socket: OwnedFd) -> ConnId {
         self.generation = (self.generation + 1) & MAX_GENERATION;
         let deadline_s = self.wheel.now_s() + self.settings.head_timeout_s;
-        let index = self.conns.insert(Conn::new(fd, self.generation, deadline_s)) as u32;
+        let index = self.conns.insert(Conn::new(socket, self.generation, deadline_s)) as u32;
         let id = ConnId { index, generation: self.generation };
         // The first look also serves the first ping, which may come sooner.
         self.wheel.set(id, self.wheel.now_s() + self.settings.head_timeout_s.min(self.settings.ping_s));
@@ -301,11 +303,18 @@ impl<S> Engine<S> {
         self.wake_flush();
     }
 
-    /// Asks for a turn of the flush loop: [`crate::App::heard`] is called at its beginning.
+    /// Asks for a turn of the shard: [`crate::App::heard`] is called at its beginning.
     pub fn wake_flush(&mut self) {
         self.turn_wanted = true;
-        if let Some(waker) = self.flush_waker.take() {
-            waker.wake();
+    }
+
+    /// Has the shard look after a connection.
+    pub(crate) fn wake(&mut self, id: ConnId) {
+        if let Some(conn) = self.conn_mut(id)
+            && !conn.woken
+        {
+            conn.woken = true;
+            self.woken.push(id);
         }
     }
 
@@ -322,7 +331,7 @@ impl<S> Engine<S> {
             && conn.paused
         {
             conn.paused = false;
-            wake(conn);
+            self.wake(id);
         }
     }
 
@@ -378,7 +387,7 @@ impl<S> Engine<S> {
         conn.sent_close = Some(code);
         conn.deadline_s = deadline_s;
         conn.paused = false;
-        wake(conn);
+        self.wake(id);
         self.wheel.set(id, deadline_s);
         self.list(id);
     }
@@ -407,7 +416,7 @@ impl<S> Engine<S> {
         self.unsubscribe(id);
         let mut conn = self.conns.remove(id.index as usize);
         crate::cipher::farewell(&mut conn);
-        wake(&mut conn);
+        self.gone.push((id, conn.room_watched));
         self.ended.push((id, conn.session.take(), ended));
         self.wake_flush();
     }
@@ -460,7 +469,7 @@ impl<S> Engine<S> {
         conn.sub = Some((feed.0, found.slots.len() as u32));
         found.slots.push(Slot {
             conn: id,
-            fd: conn.fd,
+            fd: conn.fd(),
             flags,
             position: found.ring.end(),
             counted_frames: found.ring.frames_total(),
@@ -576,12 +585,5 @@ impl<S> Engine<S> {
             accepted: found.ring.advance(slot.position, found.limits.max_backlog_frames),
         };
         found.slots.iter().map(lagging).collect()
-    }
-}
-
-/// Wakes the task of a connection.
-pub(crate) fn wake<S>(conn: &mut Conn<S>) {
-    if let Some(waker) = conn.waker.take() {
-        waker.wake();
     }
 }

@@ -52,7 +52,7 @@ impl<S> Engine<S> {
                 if conn.blocked {
                     continue;
                 }
-                let (fd, tag) = (conn.fd, results.len() as u64);
+                let (fd, tag) = (conn.fd(), results.len() as u64);
                 conn.seal_own(SEND_BYTES);
                 let mut push = |bytes: &[u8]| {
                     // SAFETY: the bytes are neither changed nor freed before the batch is submitted below.
@@ -108,8 +108,9 @@ impl<S> Engine<S> {
         let Some(conn) = self.conn_mut(id) else { return };
         if conn.choked && conn.out_bytes < LOW_BYTES {
             conn.choked = false;
-            crate::engine::wake(conn);
+            self.wake(id);
         }
+        let Some(conn) = self.conn_mut(id) else { return };
         if !conn.is_idle() {
             return self.list(id);
         }
@@ -122,8 +123,8 @@ impl<S> Engine<S> {
             // Its close cannot be understood any more: it sees our close and the end of the stream, and the
             // connection ends when it goes, without a reset that could overtake the close.
             crate::cipher::farewell(conn);
-            // SAFETY: the connection is in the table, so its task still owns the descriptor.
-            unsafe { libc::shutdown(conn.fd, libc::SHUT_WR) };
+            // SAFETY: the connection is in the table, so its descriptor is open.
+            unsafe { libc::shutdown(conn.fd(), libc::SHUT_WR) };
             return;
         }
         if let Some((feed, slot)) = conn.sub {
@@ -136,16 +137,16 @@ impl<S> Engine<S> {
         }
     }
 
-    /// The socket is full: its task waits until it is not.
+    /// The socket is full: the shard waits until it is not.
     fn block(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id.index as usize).filter(|conn| conn.generation == id.generation) else {
             return;
         };
         conn.blocked = true;
-        crate::engine::wake(conn);
         if let Some((feed, slot)) = conn.sub {
             self.feeds[feed as usize].slots[slot as usize].flags |= BLOCKED;
         }
+        self.wake(id);
     }
 
     /// One send for every subscriber of a feed that is ready and behind; interrupted at `deadline`.
@@ -284,7 +285,7 @@ impl<S> Engine<S> {
         Some(segment.with(slot.position, SEND_BYTES, send))
     }
 
-    /// The task of a full socket has sent `taken` bytes, or found nothing to send: the flush goes on with it.
+    /// A socket that was full has taken `taken` bytes, or there was nothing for it: the flush goes on with it.
     pub(crate) fn unblock(&mut self, id: ConnId, taken: usize) {
         let Some(conn) = self.conns.get_mut(id.index as usize).filter(|conn| conn.generation == id.generation) else {
             return;

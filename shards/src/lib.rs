@@ -20,6 +20,7 @@ pub mod inbound;
 pub mod inbox;
 pub mod listen;
 pub mod probe;
+mod reactor;
 mod sender;
 pub mod shard;
 mod timers;
