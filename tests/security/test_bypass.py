@@ -29,7 +29,7 @@ class Bypass(Guarded):
             self.assertNotIn(101, found, target)
             self.assertTrue(all(code in (400, 401, 403, 404, 405) for code in found), (target, found))
         # Two requests that differ in nothing but whether there is such a stream are answered alike.
-        there, not_there = (await answers(self.port, upgrade(target, basic())) for target in ("/secret", "/nopety"))
+        there, not_there = [await answers(self.port, upgrade(target, basic())) for target in ("/secret", "/nopety")]
         strip = lambda answer: [line for line in answer.split(b"\r\n") if not line.lower().startswith(b"date")]
         self.assertEqual(strip(there), strip(not_there))
 
