@@ -217,7 +217,8 @@ impl Streams {
     /// frames that are still under way are refused.
     ///
     /// # Errors
-    /// When no stream of that name is served, or the writer has stopped.
+    /// When no stream of that name is served, the writer has stopped, or rows could not be published; in the last
+    /// case the stream is out of service nevertheless.
     pub fn stop(&self, name: &str, patience: Duration) -> Result<(), BrokerError> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(stream) = self.find(name) else { return Err(BrokerError::NotServed { name: name.to_owned() }) };
@@ -237,13 +238,15 @@ impl Streams {
         if let Some(id) = stream.journal_id {
             // Everything that was queued before is committed when the errand is run.
             self.errand(|_| ())?;
-            if self.lake.maintains(id) {
-                self.lake.flush(name)?;
-            }
+            // What cannot be published now waits in the journal; the stream stops nevertheless.
+            let flushed = if self.lake.maintains(id) { self.lake.flush(name).map(|_| ()) } else { Ok(()) };
             self.lake.remove(id);
+            self.telemetry.remove_stream(counters);
             self.errand(move |office| office.detach(id))?;
+            flushed?;
+        } else {
+            self.telemetry.remove_stream(counters);
         }
-        self.telemetry.remove_stream(counters);
         tracing::info!(stream = name, "a stream went out of service");
         Ok(())
     }
