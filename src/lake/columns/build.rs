@@ -94,7 +94,7 @@ impl Builder {
             ColumnKind::Float32 => Values::Float32(Vec::new()),
             ColumnKind::Float64 => Values::Float64(Vec::new()),
             ColumnKind::String => Values::String(Runs::new()),
-            ColumnKind::Binary { encoding, width_bytes: None } => {
+            ColumnKind::Binary { encoding, width_bytes: None | Some(0) } => {
                 Values::Binary { encoding: *encoding, runs: Runs::new() }
             }
             ColumnKind::Binary { encoding, width_bytes: Some(width) } => {

@@ -56,7 +56,7 @@ impl Layout {
             }
             if let Some(width) = odd_width(&column.kind) {
                 return Err(ColumnsError::Layout(format!(
-                    "the column {:?} has values of {width} bytes; 1 to {MAX_WIDTH_BYTES} are possible",
+                    "the column {:?} has values of {width} bytes; up to {MAX_WIDTH_BYTES} are possible",
                     column.name
                 )));
             }
@@ -174,7 +174,7 @@ fn depth(kind: &ColumnKind) -> usize {
 /// The width of bytes in a column that is none for a file.
 fn odd_width(kind: &ColumnKind) -> Option<u32> {
     match kind {
-        ColumnKind::Binary { width_bytes, .. } => width_bytes.filter(|width| !(1..=MAX_WIDTH_BYTES).contains(width)),
+        ColumnKind::Binary { width_bytes, .. } => width_bytes.filter(|width| *width > MAX_WIDTH_BYTES),
         ColumnKind::Struct(fields) => fields.as_slice().iter().find_map(|column| odd_width(&column.kind)),
         ColumnKind::Map(element) | ColumnKind::List(element) => odd_width(&element.kind),
         _ => None,
@@ -204,7 +204,8 @@ fn data_type(kind: &ColumnKind) -> DataType {
         ColumnKind::Float32 => DataType::Float32,
         ColumnKind::Float64 => DataType::Float64,
         ColumnKind::String => DataType::Utf8,
-        ColumnKind::Binary { width_bytes: None, .. } => DataType::Binary,
+        // No file has values of a fixed width of 0 bytes; they are bytes of any width there that happen to be empty.
+        ColumnKind::Binary { width_bytes: None | Some(0), .. } => DataType::Binary,
         // The schema's widths are those of an `i32`.
         ColumnKind::Binary { width_bytes: Some(width), .. } => DataType::FixedSizeBinary(*width as i32),
         ColumnKind::Struct(fields) => DataType::Struct(fields.as_slice().iter().map(plain_field).collect()),

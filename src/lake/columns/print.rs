@@ -50,7 +50,7 @@ impl Printer {
             ColumnKind::Float32 => Values::Float32(array.as_primitive_opt::<Float32Type>()?.clone()),
             ColumnKind::Float64 => Values::Float64(array.as_primitive_opt::<Float64Type>()?.clone()),
             ColumnKind::String => Values::String(array.as_string_opt::<i32>()?.clone()),
-            ColumnKind::Binary { encoding, width_bytes: None } => {
+            ColumnKind::Binary { encoding, width_bytes: None | Some(0) } => {
                 Values::Binary(array.as_binary_opt::<i32>()?.clone(), *encoding)
             }
             ColumnKind::Binary { encoding, .. } => Values::Fixed(array.as_fixed_size_binary_opt()?.clone(), *encoding),

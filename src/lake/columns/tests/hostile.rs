@@ -59,7 +59,7 @@ fn deep_nesting() {
 #[test]
 fn columns_that_no_table_has() {
     let table = [
-        (r#"{"a":{"type":"string","contentEncoding":"base64","format":"bytes0"}}"#, "0 bytes"),
+        (r#"{"a":{"type":"string","contentEncoding":"base64","format":"bytes1048577"}}"#, "1048577 bytes"),
         (
             r#"{"a":{"type":"array","items":{"type":"string","contentEncoding":"base64","format":"bytes2000000000"}}}"#,
             "2000000000",
