@@ -2,7 +2,7 @@
 //! a root that nobody serves.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -116,7 +116,8 @@ impl Lake {
     pub fn remove(&self, stream: u32) {
         let moved = self.shared.streams.write().unwrap_or_else(PoisonError::into_inner).remove(&stream);
         if let Some(moved) = moved {
-            moved.stopped.store(true, Relaxed);
+            moved.stopped.store(true, SeqCst);
+            moved.left.notify_waiters();
         }
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let ending: Vec<_> = tasks.extract_if(.., |(id, _)| *id == stream).flat_map(|(_, tasks)| tasks).collect();

@@ -61,6 +61,8 @@ pub(super) struct Moved {
     pub flush_due: AtomicBool,
     /// Whether its tasks are ending.
     pub stopped: AtomicBool,
+    /// Tells tasks that wait for their next turn that there is none.
+    pub left: tokio::sync::Notify,
 }
 
 impl Moved {
@@ -101,6 +103,7 @@ impl Moved {
             issued_through: AtomicI64::new(i64::MIN),
             flush_due: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            left: tokio::sync::Notify::new(),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
@@ -144,7 +144,7 @@ impl Slots {
     }
 }
 
-/// Runs `pass` every so often until `stop`, with waits after failures. A pass that panics has failed.
+/// Runs `pass` every so often until `stop` or until the stream has gone, with waits after failures. A pass that panics has failed.
 fn run<F, P>(
     shared: &Arc<Shared>,
     stream: &Arc<Moved>,
@@ -162,8 +162,14 @@ where
         let mut failing = Failing::default();
         let mut wait = every;
         loop {
+            // Made before the look, so that a stream that goes in between is not slept through.
+            let left = stream.left.notified();
+            if stream.stopped.load(SeqCst) {
+                return;
+            }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
+                () = left => return,
                 changed = stop.wait_for(|stop| *stop) => {
                     let _ = changed;
                     return;
