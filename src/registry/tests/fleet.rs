@@ -74,7 +74,11 @@ impl Fleet {
         }
         state.asked.push(format!("{what} {name}"));
         let outcome = match state.failing.iter().any(|failing| failing == name) {
-            true => Err(RuntimeError(format!("{what} {name} was made to fail"))),
+            true => {
+                // A stream whose stop fails is out of service nevertheless.
+                state.running.retain(|running, _| what != "stop" || running != name);
+                Err(RuntimeError(format!("{what} {name} was made to fail")))
+            }
             false => work(&mut state),
         };
         drop(state);
