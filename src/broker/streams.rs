@@ -197,14 +197,11 @@ impl Streams {
                 return Err(error);
             }
         };
-        let mut parts = Some(Parts { schema, record, documents, counters: Arc::clone(&counters) });
+        let parts = Parts { schema, record, documents, counters: Arc::clone(&counters) };
         let settings = build::settings(&self.config, declared);
-        let catalog = self.catalog.change(|catalog| match parts.take() {
-            Some(parts) => {
-                let place = catalog.next_place();
-                catalog.with(Arc::new(build::served(declared, settings, place, self.inboxes.len(), parts)))
-            }
-            None => catalog.clone(),
+        let catalog = self.catalog.change(|catalog| {
+            let place = catalog.next_place();
+            catalog.with(Arc::new(build::served(declared, settings, place, self.inboxes.len(), parts)))
         });
         self.telemetry.add_stream(counters);
         self.started.fetch_add(1, Relaxed);
