@@ -16,7 +16,7 @@ use crate::inbound::{Flow, Message, Violation};
 use crate::inbox::{Inbox, InboxSender};
 
 /// The longest a turn takes messages, and again sends, before sockets are read again.
-const TURN: Duration = Duration::from_millis(1);
+const TURN: Duration = Duration::from_micros(300);
 
 /// What a shard does for somebody. All calls come on the shard's thread and must not wait.
 pub trait App: Sized + 'static {

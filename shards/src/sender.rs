@@ -8,8 +8,10 @@ use std::os::fd::RawFd;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-/// Entries in one submission.
-pub const BATCH_SENDS: usize = 256;
+/// Entries in one submission. A kernel that does not preempt itself carries a submission out as a whole, some 4 us a
+/// send, and a writer on the same core whose sync is done waits for its end: with 256 of them acknowledgements came 3 to
+/// 4 times later at 1,000 subscribers. The system call is a hundredth of 32 sends.
+pub const BATCH_SENDS: usize = 32;
 
 /// What became of one send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
