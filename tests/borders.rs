@@ -67,7 +67,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ),
     ("iceberg", &["src/lake/"]),
     ("object_store", &["src/lake/store/"]),
-    ("rustls", &["src/auth/", "src/broker/", "src/http/", "src/tls/"]),
+    ("rustls", &["src/auth/", "src/broker/", "src/http/", "src/tls/", "perf/"]),
     ("tokio_rustls", &["src/http/"]),
     ("jsonwebtoken", &["src/auth/"]),
     ("argon2", &["src/auth/"]),

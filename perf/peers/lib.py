@@ -49,3 +49,19 @@ def version(*command):
 def describe(wire, version, argv, env=None):
     """Prints what the load generator reads."""
     json.dump({"wire": wire, "version": version, "argv": [str(word) for word in argv], "env": env or {}}, sys.stdout)
+
+
+class Variant(dict):
+    """What the script of another peer printed, to be changed."""
+
+    def show(self):
+        """Prints it."""
+        json.dump(self, sys.stdout)
+
+
+def variant(of):
+    """Runs the script of the peer `of` with our arguments; ends as it does if that fails."""
+    done = subprocess.run([HOME / "perf/peers" / of, *sys.argv[1:]], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return Variant(json.loads(done.stdout))

@@ -61,7 +61,7 @@ pub fn run(mut scenario: Scenario, request: &RunRequest) -> Result<(PathBuf, boo
     let mut failed = false;
     for repeat in 1..=scenario.repeats {
         for case in &chosen {
-            for peer in peers_of(case, &scenario.peers) {
+            for peer in peers_of(case, &scenario.peers, request.peers.is_some()) {
                 match bench.measure(case, peer) {
                     Ok(mut outcome) => {
                         outcome.repeat = repeat;
@@ -101,12 +101,15 @@ fn chosen_cases<'s>(scenario: &'s Scenario, names: Option<&[String]>) -> Result<
     names.iter().map(find).collect()
 }
 
-/// The peers of a case; the machine itself goes by a name of its own.
-fn peers_of<'s>(case: &Work, peers: &'s [String]) -> Vec<&'s str> {
+/// The peers of a case, of those that were asked for if any were; the machine itself goes by a name of its own.
+fn peers_of<'s>(case: &'s Work, peers: &'s [String], asked_for: bool) -> Vec<&'s str> {
     match case {
         Work::Floor(_) => vec!["floor"],
         Work::Fsync(_) => vec!["disk"],
-        _ => peers.iter().map(String::as_str).collect(),
+        _ => {
+            let own = case.peers(peers).iter().map(String::as_str);
+            own.filter(|peer| !asked_for || peers.iter().any(|asked| asked == peer)).collect()
+        }
     }
 }
 

@@ -29,6 +29,9 @@ pub enum CellError {
     Load(#[from] LoadError),
     #[error(transparent)]
     Wire(#[from] WireError),
+    /// The peer has nothing of the kind.
+    #[error("{0}")]
+    Unable(String),
     #[error("{0}")]
     Failed(String),
     #[error("{0}: {1}")]
@@ -39,7 +42,7 @@ impl CellError {
     /// Whether the peer simply is not there or cannot do this, rather than having failed at it.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Server(ServerError::Peer(PeerError::Unavailable(_))))
+        matches!(self, Self::Unable(_) | Self::Server(ServerError::Peer(PeerError::Unavailable(_))))
     }
 }
 
@@ -123,7 +126,9 @@ impl<'b> Bench<'b> {
             read_bytes: self.options.run.read_bytes,
             parallel: 64,
         };
-        Ok(Load::new(server.wire(), settings, self.writer.clone())?)
+        let mut load = Load::new(server.wire(), settings, self.writer.clone())?;
+        load.set_tls(server.tls());
+        Ok(load)
     }
 
     /// Opens `count` publishers.

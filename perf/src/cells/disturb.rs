@@ -1,13 +1,15 @@
-//! A fan-out that is quiet, then disturbed: one subscriber stops reading, another connection replays the log.
+//! A fan-out that is quiet, then disturbed: one subscriber stops reading, another connection replays the log, others read
+//! over HTTP and change streams.
 
 use super::bench::{Bench, CellError, OPEN_S, note_end, open_subscribers};
 use super::replay::{from_the_start, store};
 use crate::clock;
-use crate::load::{Group, Load, Order, Pace, Plan, Purpose};
+use crate::load::{Beside, Counts, Group, Load, Order, Pace, Plan, Purpose, Script};
 use crate::record::Recorder;
 use crate::results::{Outcome, median};
 use crate::scenario::{Disturb, STREAM};
 use crate::schedule::Schedule;
+use crate::server::Server;
 use crate::wire::Ask;
 
 /// Groups of the load: those whose latency counts, the one that stalls, the one that replays.
@@ -17,6 +19,9 @@ const REPLAYING: usize = 2;
 
 /// Seconds between windows, in which the last one's late messages come in.
 const GAP_S: f64 = 0.5;
+
+/// Seconds that clients over HTTP have to connect.
+const SETTLE_S: f64 = 0.5;
 
 /// Seconds in which a replay must be through.
 const PATIENCE_S: f64 = 120.0;
@@ -28,7 +33,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     bench.open_publishers(&mut load, 1)?;
     if case.replay {
         if !server.wire().replays() {
-            return Err(CellError::Failed(format!("{peer} has no replay that this client speaks")));
+            return Err(CellError::Unable(format!("{peer} has no replay that this client speaks")));
         }
         store(&mut load, case.stored_rows)?;
     }
@@ -42,12 +47,15 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
 
     let (mut quiet, mut disturbed) = (Recorder::default(), Recorder::default());
     let mut replays = Vec::new();
+    let mut http = Http::default();
     for _ in 0..case.pairs {
         window(bench, case, &mut load, &mut quiet)?;
         let begin = clock::now_ns();
         let wanted = load.groups[REPLAYING].messages + case.stored_rows;
         disturb(case, &mut load)?;
+        http.start(bench, case, &server, &mut load)?;
         window(bench, case, &mut load, &mut disturbed)?;
+        http.stop(&mut load);
         if case.replay {
             let through = |load: &Load| load.groups[REPLAYING].messages >= wanted;
             if !load.run_until(begin + clock::seconds_ns(PATIENCE_S), through)? {
@@ -71,6 +79,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
         outcome.set(&format!("{figure}_ratio"), at("disturbed") / at("quiet"));
     }
     outcome.set("memory_mib", server.memory().resident_bytes as f64 / f64::from(1 << 20));
+    http.report(&mut outcome);
     outcome.set("replay_s", median(replays).unwrap_or(f64::NAN));
     let wanted = case.rate * bench.seconds(case.window_s) * f64::from(case.pairs) * case.subscribers as f64;
     for (name, recorder) in [("quiet", &quiet), ("disturbed", &disturbed)] {
@@ -110,4 +119,72 @@ fn disturb(case: &Disturb, load: &mut Load) -> Result<(), CellError> {
         load.start_opening(from_the_start(REPLAYING));
     }
     Ok(())
+}
+
+/// What the clients over HTTP did in all disturbed windows.
+#[derive(Default)]
+struct Http {
+    windows: usize,
+    began_ns: u64,
+    seconds: f64,
+    counts: Counts,
+    failed: usize,
+    first_fault: Option<String>,
+}
+
+impl Http {
+    fn start(&mut self, bench: &Bench<'_>, case: &Disturb, server: &Server, load: &mut Load) -> Result<(), CellError> {
+        if case.http_readers + case.storms == 0 {
+            return Ok(());
+        }
+        let host = || server.address.to_string();
+        let reader = |number: usize| match number % 2 {
+            0 => Script::Events { host: host(), stream: STREAM.to_owned() },
+            _ => Script::Pages { host: host(), stream: STREAM.to_owned(), after: "head".to_owned() },
+        };
+        // Names must differ from those of the windows before.
+        let first = self.windows * case.storms;
+        self.windows += 1;
+        let storm = |number: usize| Script::storm(host(), first + number, bench.writer.schema());
+        let scripts = (0..case.http_readers).map(reader).chain((0..case.storms).map(storm));
+        let beside = Beside::start(server.address, scripts);
+        load.set_beside(Some(beside.map_err(|error| CellError::Io("cannot connect over http", error))?));
+        self.began_ns = clock::now_ns();
+        // What counts is life beside them, not their coming.
+        load.run_until(self.began_ns + clock::seconds_ns(SETTLE_S), |_| false)?;
+        Ok(())
+    }
+
+    fn stop(&mut self, load: &mut Load) {
+        let Some(beside) = load.set_beside(None) else { return };
+        self.seconds += (clock::now_ns() - self.began_ns) as f64 / 1e9;
+        let (sum, found) = (&mut self.counts, beside.counts);
+        sum.pages += found.pages;
+        sum.events += found.events;
+        sum.changes += found.changes;
+        sum.rounds += found.rounds;
+        sum.received_bytes += found.received_bytes;
+        self.failed += beside.failed();
+        if self.first_fault.is_none() {
+            self.first_fault.clone_from(&beside.first_fault);
+        }
+    }
+
+    fn report(&self, outcome: &mut Outcome) {
+        if self.windows == 0 {
+            return;
+        }
+        for (figure, count) in [
+            ("http_pages_per_s", self.counts.pages),
+            ("http_events_per_s", self.counts.events),
+            ("http_changes_per_s", self.counts.changes),
+            ("http_rounds_per_s", self.counts.rounds),
+        ] {
+            outcome.set(figure, count as f64 / self.seconds);
+        }
+        outcome.set("http_mb_per_s", self.counts.received_bytes as f64 / 1e6 / self.seconds);
+        if let Some(first) = &self.first_fault {
+            outcome.problems.push(format!("{} http clients failed; the first: {first}", self.failed));
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::wire::Ask;
 pub(super) fn measure(bench: &Bench<'_>, case: &Fanout, peer: &str) -> Result<Outcome, CellError> {
     let server = bench.start(peer, true)?;
     if case.filter.is_some() && !server.wire().filters() {
-        return Err(CellError::Failed(format!("{peer} has no filters")));
+        return Err(CellError::Unable(format!("{peer} has no filters")));
     }
     let mut load = bench.load(&server)?;
     match &case.filter {

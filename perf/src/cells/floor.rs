@@ -51,8 +51,13 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Floor, peer: &str) -> Result<Out
         argv
     };
     let root = bench.options.data.join(format!("{}-floor", std::process::id()));
-    let describe =
-        |port| Peer { wire: Kind::Streamcast, version: "send()".into(), argv: argv(port), env: BTreeMap::new() };
+    let describe = |port| Peer {
+        wire: Kind::Streamcast,
+        version: "send()".into(),
+        argv: argv(port),
+        env: BTreeMap::new(),
+        tls: None,
+    };
     let server = Server::start_builtin("floor", &root, &bench.options.run.server_cores, STREAM, describe)?;
     let mut load = bench.load(&server)?;
     open_subscribers(&mut load, STREAM, case.subscribers, case.sample_every)?;

@@ -14,7 +14,7 @@ const PATIENCE_S: f64 = 120.0;
 pub(super) fn measure(bench: &Bench<'_>, case: &Replay, peer: &str) -> Result<Outcome, CellError> {
     let server = bench.start(peer, false)?;
     if !server.wire().replays() {
-        return Err(CellError::Failed(format!("{peer} has no replay that this client speaks")));
+        return Err(CellError::Unable(format!("{peer} has no replay that this client speaks")));
     }
     let mut load = bench.load(&server)?;
     bench.open_publishers(&mut load, 1)?;

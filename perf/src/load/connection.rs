@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::net::socket;
+use crate::net::tls::{Channel, Handshake, TlsError};
 use crate::wire::Ask;
 
 /// A connection that is to be opened.
@@ -25,9 +26,12 @@ pub enum Purpose {
 }
 
 /// Where a connection is in its life.
-#[derive(Debug)]
 pub(super) enum Phase {
     Connecting(Plan),
+    Securing {
+        plan: Plan,
+        handshake: Box<Handshake>,
+    },
     Opening {
         plan: Plan,
         step: u32,
@@ -50,6 +54,8 @@ pub(super) struct Connection {
     pub socket: OwnedFd,
     pub number: u64,
     pub phase: Phase,
+    /// How it is encrypted, if it is.
+    pub channel: Option<Box<Channel>>,
     /// The start of a message that was cut off.
     pub carry: Vec<u8>,
 }
@@ -59,9 +65,19 @@ pub(super) struct Connection {
 pub(super) struct Outbox {
     pub bytes: Vec<u8>,
     sent: usize,
+    /// How many of the bytes are sealed, on an encrypted connection.
+    sealed: usize,
 }
 
 impl Outbox {
+    /// Seals what was added since the last time.
+    pub fn seal(&mut self, channel: &mut Channel) -> Result<(), TlsError> {
+        let plain = self.bytes.split_off(self.sealed);
+        channel.seal(&plain, &mut self.bytes)?;
+        self.sealed = self.bytes.len();
+        Ok(())
+    }
+
     /// Sends what the socket takes; true when nothing is left.
     pub fn flush(&mut self, to: &OwnedFd) -> io::Result<bool> {
         while self.sent < self.bytes.len() {
@@ -75,6 +91,7 @@ impl Outbox {
         }
         self.bytes.clear();
         self.sent = 0;
+        self.sealed = 0;
         Ok(true)
     }
 
@@ -85,6 +102,7 @@ impl Outbox {
     fn compact(&mut self) {
         if self.sent > self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);
+            self.sealed = self.sealed.saturating_sub(self.sent);
             self.sent = 0;
         }
     }

@@ -4,8 +4,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
+use rustls::ClientConfig;
+
+use super::beside::Beside;
 use super::connection::{Connection, Phase, Plan, Purpose, Reader};
 use super::publisher::{Pace, Publishing};
 use super::subscriber::Group;
@@ -13,6 +17,7 @@ use crate::clock;
 use crate::net::buffer::{self, ReadBuffer};
 use crate::net::poll::{Interest, Poll};
 use crate::net::socket;
+use crate::net::tls::{Channel, Handshake};
 use crate::row::{RowWriter, StampReader};
 use crate::wire::{Ask, Opened, Opening, Wire, WireError};
 
@@ -44,6 +49,10 @@ pub enum LoadError {
 pub struct Load {
     wire: Box<dyn Wire>,
     settings: LoadSettings,
+    /// How connections are encrypted, if they are.
+    tls: Option<Arc<ClientConfig>>,
+    /// Clients of another kind that share the thread.
+    beside: Option<Beside>,
     stamps: StampReader,
     poll: Poll,
     buffer: ReadBuffer,
@@ -95,7 +104,19 @@ impl Load {
             touched: Vec::new(),
             wire,
             settings,
+            tls: None,
+            beside: None,
         })
+    }
+
+    /// Encrypts the connections that are opened from now on.
+    pub fn set_tls(&mut self, tls: Option<Arc<ClientConfig>>) {
+        self.tls = tls;
+    }
+
+    /// Lets other clients have a share of this thread, or takes it from them; returns those that had it.
+    pub fn set_beside(&mut self, beside: Option<Beside>) -> Option<Beside> {
+        std::mem::replace(&mut self.beside, beside)
     }
 
     /// Opens connections, serving those that are open meanwhile.
@@ -238,7 +259,7 @@ impl Load {
         self.start_waiting()?;
         self.publish_due()?;
         let before = self.now_ns;
-        let wait = match self.settings.spin {
+        let wait = match self.settings.spin || self.beside.is_some() {
             true => 0,
             false => self.publishing.next_due_ns().min(until_ns).saturating_sub(before),
         };
@@ -251,6 +272,9 @@ impl Load {
             let event = self.poll.event(at);
             self.serve(event.token as usize, event.readable, event.writable)?;
             self.publish_due()?;
+        }
+        if let Some(beside) = &mut self.beside {
+            beside.turn()?;
         }
         Ok(())
     }
@@ -286,7 +310,8 @@ impl Load {
                 self.slots.len() - 1
             });
             self.poll.add(socket.as_raw_fd(), slot as u64, Interest::BOTH)?;
-            self.slots[slot] = Some(Connection { socket, number, phase: Phase::Connecting(plan), carry: Vec::new() });
+            let phase = Phase::Connecting(plan);
+            self.slots[slot] = Some(Connection { socket, number, phase, channel: None, carry: Vec::new() });
             self.opening += 1;
         }
         Ok(())
@@ -315,7 +340,33 @@ impl Load {
         socket::connected(&connection.socket)?;
         self.poll.change(connection.socket.as_raw_fd(), slot as u64, Interest::READ)?;
         let Phase::Connecting(plan) = std::mem::replace(&mut connection.phase, Phase::Stalled) else { return Ok(()) };
-        connection.phase = Phase::Opening { plan, step: 0 };
+        match &self.tls {
+            None => {
+                connection.phase = Phase::Opening { plan, step: 0 };
+                self.receive_bytes(slot, 0)
+            }
+            Some(tls) => {
+                connection.phase = Phase::Securing { plan, handshake: Box::new(Handshake::new(tls)?) };
+                self.secure(slot, 0)
+            }
+        }
+    }
+
+    /// Goes on with a handshake, with `count` bytes just received.
+    fn secure(&mut self, slot: usize, count: usize) -> Result<(), WireError> {
+        let Some(connection) = &mut self.slots[slot] else { return Ok(()) };
+        let Phase::Securing { handshake, .. } = &mut connection.phase else { return Ok(()) };
+        let mut send = Vec::new();
+        handshake.take(self.buffer.joined(&[], count), &mut send)?;
+        let done = handshake.is_done();
+        send_now(&connection.socket, &send)?;
+        if !done {
+            return Ok(());
+        }
+        if let Phase::Securing { plan, handshake } = std::mem::replace(&mut connection.phase, Phase::Stalled) {
+            connection.channel = Some(Box::new(handshake.finish()?));
+            connection.phase = Phase::Opening { plan, step: 0 };
+        }
         self.receive_bytes(slot, 0)
     }
 
@@ -325,7 +376,10 @@ impl Load {
             Ok(0) => Err(WireError::Ended),
             Ok(count) => {
                 self.now_ns = clock::now_ns();
-                self.receive_bytes(slot, count)
+                match connection.phase {
+                    Phase::Securing { .. } => self.secure(slot, count),
+                    _ => self.receive_bytes(slot, count),
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(error.into()),
@@ -335,7 +389,10 @@ impl Load {
     /// Deals with a leftover and `count` bytes just received.
     fn receive_bytes(&mut self, slot: usize, count: usize) -> Result<(), WireError> {
         let Some(connection) = &mut self.slots[slot] else { return Ok(()) };
-        let bytes = self.buffer.joined(&connection.carry, count);
+        let bytes = match &mut connection.channel {
+            None => self.buffer.joined(&connection.carry, count),
+            Some(channel) => self.buffer.opened(channel, &connection.carry, count)?,
+        };
         let mut used = 0;
         let mut done = None;
         while let Phase::Opening { plan, step } = &mut connection.phase {
@@ -344,7 +401,7 @@ impl Load {
                 Opening::Next { used: more, send } => {
                     *step += 1;
                     used += more;
-                    send_now(connection, &send)?;
+                    send_sealed(&connection.socket, connection.channel.as_deref_mut(), &send)?;
                     continue;
                 }
                 Opening::Ready { used: more, opened } => {
@@ -392,7 +449,7 @@ impl Load {
         }
         if !self.answer.is_empty() {
             let answer = std::mem::take(&mut self.answer);
-            send_now(connection, &answer)?;
+            send_sealed(&connection.socket, connection.channel.as_deref_mut(), &answer)?;
         }
         if let (Some(member), None) = (refill, done)
             && self.publishing.refill(wire, member)
@@ -405,12 +462,14 @@ impl Load {
     /// Sends what a publisher has to send and asks to be told when there is room for the rest.
     fn flush(&mut self, member: usize) -> io::Result<()> {
         let slot = self.publishing.members[member].slot;
-        let Some(connection) = &self.slots[slot] else { return Ok(()) };
+        let Some(connection) = &mut self.slots[slot] else { return Ok(()) };
         let publisher = &mut self.publishing.members[member];
-        let all = match publisher.out.flush(&connection.socket) {
+        let sealed = connection.channel.as_mut().map_or(Ok(()), |channel| publisher.out.seal(channel));
+        let flushed = sealed.map_err(WireError::from).and_then(|()| Ok(publisher.out.flush(&connection.socket)?));
+        let all = match flushed {
             Ok(all) => all,
             Err(error) => {
-                self.ended(slot, &error.into());
+                self.ended(slot, &error);
                 return Ok(());
             }
         };
@@ -432,7 +491,7 @@ impl Load {
     fn ended(&mut self, slot: usize, error: &WireError) {
         let Some(connection) = &self.slots[slot] else { return };
         match &connection.phase {
-            Phase::Connecting(_) | Phase::Opening { .. } => {
+            Phase::Connecting(_) | Phase::Securing { .. } | Phase::Opening { .. } => {
                 self.opening -= 1;
                 self.failures.push(error.to_string());
             }
@@ -453,11 +512,19 @@ impl Load {
     }
 }
 
-fn send_now(connection: &Connection, bytes: &[u8]) -> Result<(), WireError> {
-    if !bytes.is_empty() && socket::send(&connection.socket, bytes)? < bytes.len() {
+fn send_now(socket: &OwnedFd, bytes: &[u8]) -> Result<(), WireError> {
+    if !bytes.is_empty() && socket::send(socket, bytes)? < bytes.len() {
         return Err(WireError::Protocol("no room for a few bytes".into()));
     }
     Ok(())
+}
+
+/// As [`send_now`], encrypted where `channel` says how.
+fn send_sealed(socket: &OwnedFd, channel: Option<&mut Channel>, bytes: &[u8]) -> Result<(), WireError> {
+    let Some(channel) = channel else { return send_now(socket, bytes) };
+    let mut sealed = Vec::new();
+    channel.seal(bytes, &mut sealed)?;
+    send_now(socket, &sealed)
 }
 
 fn exactly_once_seq(ask: &Ask, opened: &Opened) -> Option<u64> {

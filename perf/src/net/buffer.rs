@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::RawFd;
 
+use super::tls::{Channel, TlsError};
+
 /// Bytes a message may have left over between two reads; a longer message ends its connection.
 pub const MAX_CARRY_BYTES: usize = 1 << 20;
 
@@ -38,6 +40,20 @@ impl ReadBuffer {
         let start = MAX_CARRY_BYTES - carry.len();
         self.bytes[start..MAX_CARRY_BYTES].copy_from_slice(carry);
         &self.bytes[start..MAX_CARRY_BYTES + received]
+    }
+
+    /// As [`ReadBuffer::joined`], for bytes of an encrypted connection, which are opened in place.
+    ///
+    /// # Errors
+    /// When they cannot be opened, or what was left over is too long.
+    pub fn opened(&mut self, channel: &mut Channel, carry: &[u8], received: usize) -> Result<&[u8], TlsError> {
+        let begin = MAX_CARRY_BYTES.checked_sub(channel.cut().len()).filter(|begin| *begin >= carry.len());
+        let begin = begin.ok_or_else(|| TlsError::Protocol("a message that is too long".into()))?;
+        self.bytes[begin..MAX_CARRY_BYTES].copy_from_slice(channel.cut());
+        let plain = channel.open(&mut self.bytes[begin..MAX_CARRY_BYTES + received])?;
+        let start = begin - carry.len();
+        self.bytes[start..begin].copy_from_slice(carry);
+        Ok(&self.bytes[start..begin + plain])
     }
 }
 

@@ -88,6 +88,11 @@ const DISTURB: Figures = &[
     ("quiet_max_ms", "quiet max, ms"),
     ("disturbed_max_ms", "disturbed max, ms"),
     ("replay_s", "replay took, s"),
+    ("http_pages_per_s", "pages/s over HTTP beside it"),
+    ("http_events_per_s", "server-sent events/s beside it"),
+    ("http_changes_per_s", "changes of streams/s beside it"),
+    ("http_rounds_per_s", "streams declared, served, stopped and deleted a second"),
+    ("http_mb_per_s", "MB/s over HTTP beside it"),
     ("memory_mib", "resident at the end, MiB"),
 ];
 

@@ -141,6 +141,9 @@ pub struct Ladder {
 #[serde(deny_unknown_fields)]
 pub struct Publish {
     pub name: String,
+    /// Peers of this case alone; the scenario's when empty.
+    #[serde(default)]
+    pub peers: Vec<String>,
     #[serde(default = "one")]
     pub publishers: usize,
     /// Frames a publisher may have unanswered.
@@ -195,6 +198,9 @@ fn hundred() -> f64 {
 #[serde(deny_unknown_fields)]
 pub struct Disturb {
     pub name: String,
+    /// Peers of this case alone; the scenario's when empty.
+    #[serde(default)]
+    pub peers: Vec<String>,
     pub subscribers: usize,
     pub rate: f64,
     /// Rows in the log before the start: what a replay reads.
@@ -203,6 +209,12 @@ pub struct Disturb {
     pub stall: bool,
     /// Whether another connection reads the stored rows.
     pub replay: bool,
+    /// Readers over HTTP, one half by server-sent events and the other by pages that wait.
+    #[serde(default)]
+    pub http_readers: usize,
+    /// Clients that declare streams, serve, stop and delete them as fast as answers come.
+    #[serde(default)]
+    pub storms: usize,
     /// Pairs of a quiet and a disturbed window.
     #[serde(default = "pairs")]
     pub pairs: u32,
@@ -272,6 +284,15 @@ impl Work {
         }
     }
 
+    /// Peers of this case, of those of its scenario.
+    #[must_use]
+    pub fn peers<'s>(&'s self, scenario: &'s [String]) -> &'s [String] {
+        match self {
+            Self::Publish(Publish { peers, .. }) | Self::Disturb(Disturb { peers, .. }) if !peers.is_empty() => peers,
+            _ => scenario,
+        }
+    }
+
     /// Whether a server is measured, rather than the machine itself.
     #[must_use]
     pub fn needs_peer(&self) -> bool {
@@ -305,7 +326,7 @@ impl Work {
                 .or((!(1.01..=10.0).contains(&case.growth)).then(|| "`growth` must be from 1.01 to 10".to_owned())),
             Self::Publish(case) => count("publishers", case.publishers as u64, 1_000)
                 .or(count("window", case.window as u64, 100_000))
-                .or(count("batch", case.batch.into(), 10_000))
+                .or(count("batch", case.batch.into(), 100_000))
                 .or(seconds(&[case.warm_s, case.measure_s])),
             Self::Replay(case) => count("rows", case.rows, 100_000_000)
                 .or(count("subscribers", case.subscribers as u64, 1_000))
@@ -317,6 +338,8 @@ impl Work {
                 .or(seconds(&[case.connect_s])),
             Self::Disturb(case) => rate(case.rate)
                 .or(count("subscribers", case.subscribers as u64, 60_000))
+                .or((case.http_readers > 4_000 || case.storms > 100)
+                    .then(|| "`http_readers` must be up to 4000, `storms` up to 100".to_owned()))
                 .or(count("pairs", case.pairs.into(), 100))
                 .or(seconds(&[case.window_s])),
             Self::Floor(case) => rate(case.rate)

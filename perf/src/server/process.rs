@@ -6,13 +6,16 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::ClientConfig;
 use serde_json::Value;
 
 use super::probe;
 use super::script::{Peer, PeerError};
 use super::usage::{Memory, Usage};
+use crate::net::tls::{self, TlsError};
 use crate::wire::{self, Wire, WireError};
 use crate::{affinity, clock};
 
@@ -49,6 +52,8 @@ pub enum ServerError {
     Silent { name: String, error: String, log: String },
     #[error("{0} refused to be prepared: {1}")]
     Prepare(String, WireError),
+    #[error("{0}: {1}")]
+    Tls(String, TlsError),
 }
 
 /// A running server.
@@ -58,6 +63,7 @@ pub struct Server {
     /// From exec to the first greeting, in milliseconds.
     pub greeting_ms: f64,
     child: Child,
+    tls: Option<Arc<ClientConfig>>,
     cores: Vec<usize>,
     root: PathBuf,
     fanout: bool,
@@ -100,6 +106,8 @@ impl Server {
 
     fn launch(peer: Peer, port: u16, request: &StartRequest<'_>) -> Result<Self, ServerError> {
         let fail = |error| ServerError::Root(request.root.to_owned(), error);
+        let tls = peer.tls.as_deref().map(tls::client).transpose();
+        let tls = tls.map_err(|error| ServerError::Tls(request.name.to_owned(), error))?;
         let log = File::create(request.root.join("server.log")).map_err(fail)?;
         let errors = log.try_clone().map_err(fail)?;
         let Some((program, arguments)) = peer.argv.split_first() else {
@@ -118,6 +126,7 @@ impl Server {
             address,
             greeting_ms: 0.0,
             child,
+            tls,
             cores: request.cores.to_vec(),
             root: request.root.to_owned(),
             fanout: request.fanout,
@@ -136,6 +145,12 @@ impl Server {
     #[must_use]
     pub fn wire(&self) -> Box<dyn Wire> {
         wire::of(self.peer.wire, self.address, self.fanout)
+    }
+
+    /// How connections to it are encrypted, if they are.
+    #[must_use]
+    pub fn tls(&self) -> Option<Arc<ClientConfig>> {
+        self.tls.clone()
     }
 
     /// CPU time it has used so far.
@@ -168,7 +183,7 @@ impl Server {
         let ask = wire.probe(request.stream);
         let until = Instant::now() + Duration::from_secs_f64(request.patience_s);
         loop {
-            let error = match probe::greet(&*wire, self.address, &ask, Duration::from_secs(5)) {
+            let error = match probe::greet(&*wire, self.address, self.tls.as_ref(), &ask, Duration::from_secs(5)) {
                 Ok(()) => return Ok(()),
                 Err(error) => error.to_string(),
             };

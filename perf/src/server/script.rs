@@ -20,6 +20,8 @@ pub struct Peer {
     pub argv: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// The certificate it shows, PEM, if it speaks TLS only.
+    pub tls: Option<PathBuf>,
 }
 
 /// Exit status by which a script says that its server is not installed.

@@ -1,5 +1,7 @@
 //! What can go wrong on a connection.
 
+use crate::net::http::HttpError;
+use crate::net::tls::TlsError;
 use crate::net::websocket::FrameError;
 
 /// Why a connection ended or could not be opened.
@@ -17,6 +19,10 @@ pub enum WireError {
     TooLong(usize),
     #[error(transparent)]
     Frame(#[from] FrameError),
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 
 use super::error::excerpt;
+use super::http::reply;
 use super::streamcast::walk_messages;
 use super::{Ask, Found, Opened, Opening, Reply, Request, Sink, Wire, WireError};
+use crate::net::http;
 use crate::net::mask::MaskKeys;
 use crate::net::websocket::{self, Upgrade};
-use crate::row::leading_number;
 
 /// A client of nginx with `/sub/NAME` and `/pub/NAME` locations.
 pub struct Nchan {
@@ -65,9 +66,9 @@ impl Wire for Nchan {
 
     fn replies(&self, bytes: &[u8], replies: &mut Vec<Reply>, _: &mut Vec<u8>) -> Result<usize, WireError> {
         let mut used = 0;
-        while let Some((size, ok)) = http_answer(&bytes[used..])? {
-            replies.push(if ok { Reply::Ok } else { Reply::Refused(excerpt(&bytes[used..used + size])) });
-            used += size;
+        while let Some(answer) = http::answer(&bytes[used..])? {
+            replies.push(reply(&answer, &bytes[used..]));
+            used += answer.size;
         }
         Ok(used)
     }
@@ -75,17 +76,6 @@ impl Wire for Nchan {
     fn replays(&self) -> bool {
         false
     }
-}
-
-/// Size of the HTTP answer that `bytes` begin with, and whether its status is a success.
-fn http_answer(bytes: &[u8]) -> Result<Option<(usize, bool)>, WireError> {
-    let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
-    let head = &bytes[..end + 2];
-    let Some(status) = head.strip_prefix(b"HTTP/1.1 ") else { return Err(WireError::Protocol(excerpt(head))) };
-    let length = memchr::memmem::find(head, b"Content-Length: ").map_or(Some(0), |at| leading_number(&head[at + 16..]));
-    let length = length.ok_or_else(|| WireError::Protocol(excerpt(head)))?;
-    let size = (end + 4).saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
-    Ok(bytes.get(..size).map(|_| (size, status.starts_with(b"2"))))
 }
 
 #[cfg(test)]
@@ -101,6 +91,6 @@ mod tests {
         assert_eq!(&bytes[used..], b"HTTP/1.1 2");
         assert_eq!(replies[0], Reply::Ok);
         assert!(matches!(&replies[1], Reply::Refused(text) if text.contains("403")));
-        assert!(http_answer(b"nonsense\r\n\r\n").is_err());
+        assert!(nchan.replies(b"nonsense\r\n\r\n", &mut replies, &mut Vec::new()).is_err());
     }
 }

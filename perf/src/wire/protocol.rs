@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::error::WireError;
-use super::{nats, nchan, redis, streamcast};
+use super::{http, nats, nchan, redis, streamcast};
 use crate::net::mask::MaskKeys;
 use crate::row::RowWriter;
 
@@ -15,6 +15,8 @@ use crate::row::RowWriter;
 pub enum Kind {
     /// The protocol of `docs/wire.md`.
     Streamcast,
+    /// The batch API of `docs/batches.md`: a request is a batch of its own. For publishing only.
+    StreamcastHttp,
     /// XADD for durability, then PUBLISH to subscribers.
     Redis,
     /// Core NATS: nothing is stored.
@@ -173,6 +175,7 @@ pub trait Wire {
 pub fn of(kind: Kind, address: SocketAddr, fanout: bool) -> Box<dyn Wire> {
     match kind {
         Kind::Streamcast => Box::new(streamcast::Streamcast::new(address)),
+        Kind::StreamcastHttp => Box::new(http::StreamcastHttp::new(address)),
         Kind::Redis => Box::new(redis::Redis::new(fanout)),
         Kind::Nats => Box::new(nats::Nats::core()),
         Kind::Jetstream => Box::new(nats::Nats::jetstream()),
