@@ -8,21 +8,30 @@ import sys
 from pathlib import Path
 
 UNAVAILABLE = 69
-"""Exit status by which a script says that its server is not installed."""
+"""Exit status by which a script says that its server is not installed, or cannot do what is asked."""
 
 HOME = Path(__file__).resolve().parents[2]
 """The project's folder."""
 
 
-def arguments():
-    """`prepare --root DIR --port N --cores LIST --streams FILE`; `streams` becomes the list in the file."""
+def arguments(*verbs):
+    """`prepare --root DIR --port N --cores LIST --streams FILE`; `streams` becomes the list in the file.
+
+    `verbs` are commands beside it, on a root that nobody serves: `create`, `flush`, `ingest --source FILE`,
+    `restore --from DIR`.
+    """
     parser = argparse.ArgumentParser()
-    parser.add_argument("verb", choices=["prepare"])
+    parser.add_argument("verb")
     parser.add_argument("--root", type=Path, required=True)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--cores", required=True)
     parser.add_argument("--streams", type=Path, required=True)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--cores")
+    parser.add_argument("--source", type=Path)
+    parser.add_argument("--from", type=Path, dest="origin")
     found = parser.parse_args()
+    if found.verb not in ("prepare", *verbs):
+        print(f"{Path(sys.argv[0]).name} cannot {found.verb}", file=sys.stderr)
+        sys.exit(UNAVAILABLE)
     found.streams = json.loads(found.streams.read_text())["streams"]
     return found
 
@@ -46,9 +55,15 @@ def version(*command):
     return lines[0] if lines else "unknown"
 
 
-def describe(wire, version, argv, env=None):
-    """Prints what the load generator reads."""
-    json.dump({"wire": wire, "version": version, "argv": [str(word) for word in argv], "env": env or {}}, sys.stdout)
+def describe(wire, version, argv, env=None, table=None):
+    """Prints what the load generator reads of a server; `table` is where its Iceberg table will be."""
+    found = {"wire": wire, "version": version, "argv": [str(word) for word in argv], "env": env or {}}
+    json.dump(found | ({"table": str(table)} if table else {}), sys.stdout)
+
+
+def command(version, argv, env=None):
+    """Prints what the load generator reads of a command."""
+    json.dump({"version": version, "argv": [str(word) for word in argv], "env": env or {}}, sys.stdout)
 
 
 class Variant(dict):

@@ -1,13 +1,15 @@
 //! What every case needs: options, servers, loads; and the choice of the case.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{disturb, fanout, floor, fsync, idle, ladder, publish, replay};
+use serde_json::Value;
+
+use super::{disturb, fanout, floor, fsync, idle, ingest, ladder, open, publish, replay, steady};
 use crate::load::{Group, Load, LoadError, LoadSettings, Order, Plan, Purpose};
 use crate::results::{Outcome, RunSettings};
 use crate::row::RowWriter;
-use crate::scenario::{STREAM, Scenario, Work};
-use crate::server::{PeerError, Server, ServerError, StartRequest};
+use crate::scenario::{LakeOptions, STREAM, Scenario, Work};
+use crate::server::{PeerError, Server, ServerError, StartRequest, Task, TaskError};
 use crate::wire::{Ask, WireError};
 
 /// Where things are and how the machine is shared out.
@@ -26,6 +28,8 @@ pub enum CellError {
     #[error(transparent)]
     Server(#[from] ServerError),
     #[error(transparent)]
+    Task(#[from] TaskError),
+    #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -42,7 +46,15 @@ impl CellError {
     /// Whether the peer simply is not there or cannot do this, rather than having failed at it.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unable(_) | Self::Server(ServerError::Peer(PeerError::Unavailable(_))))
+        matches!(
+            self,
+            Self::Unable(_)
+                | Self::Server(
+                    ServerError::Peer(PeerError::Unavailable(_))
+                        | ServerError::Task(TaskError::Peer(PeerError::Unavailable(_)))
+                )
+                | Self::Task(TaskError::Peer(PeerError::Unavailable(_)))
+        )
     }
 }
 
@@ -86,6 +98,9 @@ impl<'b> Bench<'b> {
             Work::Disturb(case) => disturb::measure(self, case, peer),
             Work::Floor(case) => floor::measure(self, case, peer),
             Work::Fsync(case) => fsync::measure(self, case, peer),
+            Work::Ingest(case) => ingest::measure(self, case, peer),
+            Work::Steady(case) => steady::measure(self, case, peer),
+            Work::Open(case) => open::measure(self, case, peer),
         }
     }
 
@@ -94,10 +109,14 @@ impl<'b> Bench<'b> {
         seconds * self.options.run.time_scale
     }
 
-    /// Starts a peer on an empty root.
-    pub(super) fn start(&self, peer: &str, fanout: bool) -> Result<Server, CellError> {
-        let root = self.options.data.join(format!("{}-{peer}", std::process::id()));
-        let mut streams = self.scenario.stream_file(&self.writer.schema());
+    /// The directory of a peer's server.
+    pub(super) fn root(&self, peer: &str) -> PathBuf {
+        self.options.data.join(format!("{}-{peer}", std::process::id()))
+    }
+
+    /// What the peer's script is told of the streams.
+    pub(super) fn streams(&self, lake: Option<&LakeOptions>) -> Value {
+        let mut streams = self.scenario.stream_file(&self.writer.schema(), lake);
         if self.scenario.cases.iter().any(|case| matches!(case, Work::Idle(_)))
             && let Some(list) = streams["streams"].as_array_mut()
         {
@@ -105,16 +124,56 @@ impl<'b> Bench<'b> {
             quiet["name"] = QUIET.into();
             list.push(quiet);
         }
-        Ok(Server::start(&StartRequest {
+        streams
+    }
+
+    fn request<'r>(&'r self, peer: &'r str, fanout: bool, root: &'r Path, streams: &'r Value) -> StartRequest<'r> {
+        StartRequest {
             scripts: &self.options.scripts,
             name: peer,
-            root: &root,
+            root,
             cores: &self.options.run.server_cores,
-            streams: &streams,
+            streams,
             stream: STREAM,
             fanout,
             patience_s: START_S,
-        })?)
+        }
+    }
+
+    /// Starts a peer on an empty root.
+    pub(super) fn start(&self, peer: &str, fanout: bool) -> Result<Server, CellError> {
+        self.start_moving(peer, fanout, None)
+    }
+
+    /// As [`Bench::start`], with rows moving into files as `lake` says.
+    pub(super) fn start_moving(
+        &self,
+        peer: &str,
+        fanout: bool,
+        lake: Option<&LakeOptions>,
+    ) -> Result<Server, CellError> {
+        let (root, streams) = (self.root(peer), self.streams(lake));
+        Ok(Server::start(&self.request(peer, fanout, &root, &streams))?)
+    }
+
+    /// Stops a server, moves all its rows into files, and starts it again on the same root.
+    pub(super) fn start_flushed(&self, server: Server, lake: Option<&LakeOptions>) -> Result<Server, CellError> {
+        self.again(server, lake, |task| task.run("flush", &[]).map(drop))
+    }
+
+    /// Stops a server and starts it again on the same root.
+    pub(super) fn start_same(&self, server: Server, lake: Option<&LakeOptions>) -> Result<Server, CellError> {
+        self.again(server, lake, |_| Ok(()))
+    }
+
+    fn again(
+        &self,
+        server: Server,
+        lake: Option<&LakeOptions>,
+        between: impl FnOnce(&Task<'_>) -> Result<(), TaskError>,
+    ) -> Result<Server, CellError> {
+        let (name, root, streams) = (server.name().to_owned(), server.root().to_owned(), self.streams(lake));
+        Ok(server.again(&self.request(&name, false, &root, &streams), between)?)
     }
 
     /// A load on `server` without connections.

@@ -8,12 +8,12 @@ use crate::results::Outcome;
 use crate::row::Column;
 use crate::scenario::{Fanout, Filter, STREAM};
 use crate::schedule::Schedule;
-use crate::server::Usage;
+use crate::server::{Memory, Usage};
 use crate::wire::Ask;
 
 /// Measures one fan-out.
 pub(super) fn measure(bench: &Bench<'_>, case: &Fanout, peer: &str) -> Result<Outcome, CellError> {
-    let server = bench.start(peer, true)?;
+    let server = bench.start_moving(peer, true, case.lake.as_ref())?;
     if case.filter.is_some() && !server.wire().filters() {
         return Err(CellError::Unable(format!("{peer} has no filters")));
     }
@@ -42,7 +42,9 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Fanout, peer: &str) -> Result<Ou
     let mut outcome = Outcome::new(&case.name, peer);
     outcome.version.clone_from(&server.peer.version);
     measured.report(&load, &mut outcome);
-    outcome.set("memory_mib", server.memory().resident_bytes as f64 / f64::from(1 << 20));
+    let memory = server.memory();
+    outcome.set("memory_mib", Memory::mib(memory.resident_bytes));
+    outcome.set("peak_mib", Memory::mib(memory.peak_bytes));
     note_problems(&load, &mut outcome.problems);
     note_end(server, &mut outcome);
     Ok(outcome)

@@ -57,6 +57,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Floor, peer: &str) -> Result<Out
         argv: argv(port),
         env: BTreeMap::new(),
         tls: None,
+        table: None,
     };
     let server = Server::start_builtin("floor", &root, &bench.options.run.server_cores, STREAM, describe)?;
     let mut load = bench.load(&server)?;

@@ -6,9 +6,12 @@ mod fanout;
 mod floor;
 mod fsync;
 mod idle;
+mod ingest;
 mod ladder;
+mod open;
 mod publish;
 mod replay;
+mod steady;
 mod window;
 
 pub use bench::{Bench, CellError, Options};

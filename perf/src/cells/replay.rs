@@ -5,20 +5,25 @@ use crate::clock;
 use crate::load::{Group, Load, Order, Pace, Plan, Purpose};
 use crate::results::{Outcome, median};
 use crate::scenario::{Replay, STREAM};
+use crate::server::Memory;
 use crate::wire::Ask;
 
 /// Seconds in which a log must be stored, and in which a round of replays must be through.
-const PATIENCE_S: f64 = 120.0;
+pub(super) const PATIENCE_S: f64 = 120.0;
 
 /// Stores the rows, then reads them again and again.
 pub(super) fn measure(bench: &Bench<'_>, case: &Replay, peer: &str) -> Result<Outcome, CellError> {
-    let server = bench.start(peer, false)?;
+    let mut server = bench.start(peer, false)?;
     if !server.wire().replays() {
         return Err(CellError::Unable(format!("{peer} has no replay that this client speaks")));
     }
     let mut load = bench.load(&server)?;
     bench.open_publishers(&mut load, 1)?;
     store(&mut load, case.rows)?;
+    if case.sealed {
+        server = bench.start_flushed(server, None)?;
+        load = bench.load(&server)?;
+    }
 
     let wanted = case.rows * case.subscribers as u64;
     let (mut rates, mut costs, mut firsts) = (Vec::new(), Vec::new(), Vec::new());
@@ -47,6 +52,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Replay, peer: &str) -> Result<Ou
     outcome.set("rows_per_s", median(rates).unwrap_or(f64::NAN));
     outcome.set("cpu_ns_per_row", costs.iter().sum::<f64>() / costs.len() as f64);
     outcome.set("greeting_ms", median(firsts).unwrap_or(f64::NAN));
+    outcome.set("peak_mib", Memory::mib(server.memory().peak_bytes));
     note_problems(&load, &mut outcome.problems);
     note_end(server, &mut outcome);
     Ok(outcome)

@@ -13,6 +13,9 @@ pub(super) fn shown(work: &Work) -> &'static [(&'static str, &'static str)] {
         Work::Disturb(_) => DISTURB,
         Work::Floor(_) => FLOOR,
         Work::Fsync(_) => FSYNC,
+        Work::Ingest(_) => INGEST,
+        Work::Steady(_) => STEADY,
+        Work::Open(_) => OPEN,
     }
 }
 
@@ -37,6 +40,7 @@ const FANOUT: Figures = &[
     ("bytes_per_frame", "bytes a delivery"),
     ("server_busy_pct", "server CPU, %"),
     ("missing_frames", "missing"),
+    ("peak_mib", "most resident, MiB"),
 ];
 
 const LADDER: Figures = &[
@@ -62,6 +66,7 @@ const REPLAY: Figures = &[
     ("rows_per_s", "rows/s in all"),
     ("cpu_ns_per_row", "server CPU per row, ns"),
     ("greeting_ms", "all connections greeted after, ms"),
+    ("peak_mib", "most resident, MiB"),
 ];
 
 const IDLE: Figures = &[
@@ -113,4 +118,39 @@ const FSYNC: Figures = &[
     ("p999_ms", "p99.9, ms"),
     ("max_ms", "max, ms"),
     ("syncs_per_s", "syncs/s"),
+];
+
+const INGEST: Figures = &[
+    ("rows_per_s", "rows/s"),
+    ("seconds", "seconds"),
+    ("cpu_ns_per_row", "CPU per row, ns"),
+    ("peak_mib", "most resident, MiB"),
+];
+
+const STEADY: Figures = &[
+    ("rows_per_s", "rows/s"),
+    ("seconds", "seconds"),
+    ("ack_p50_ms", "acknowledged p50, ms"),
+    ("ack_p99_ms", "acknowledged p99, ms"),
+    ("trail_max_s", "table trails by at most, s"),
+    ("trail_p50_s", "table trails by, median, s"),
+    ("journal_max_mib", "journal and catalog at most, MiB"),
+    ("data_files_max", "data files at most"),
+    ("data_mib", "data at the end, MiB"),
+    ("metadata_files_max", "metadata files at most"),
+    ("metadata_max_mib", "metadata at most, MiB"),
+    ("late_growth", "second half / first half, worst of journal and resident"),
+    ("server_busy_pct", "server CPU, %"),
+    ("peak_mib", "most resident, MiB"),
+];
+
+const OPEN: Figures = &[
+    ("files", "files"),
+    ("greeting_ms", "from exec to first greeting, ms"),
+    ("first_row_ms", "from connecting to the first row, ms"),
+    ("rows_per_s", "rows/s of a whole replay"),
+    ("memory_mib", "resident after start, MiB"),
+    ("memory_grown_mib", "grown over the replays after the first, MiB"),
+    ("restore_ms", "restore on an empty root, ms"),
+    ("restore_peak_mib", "most resident of the restore, MiB"),
 ];

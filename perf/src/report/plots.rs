@@ -25,7 +25,8 @@ pub(super) fn of_case(run: &Run, work: &Work) -> Vec<String> {
         }
         Work::Ladder(_) => ladder(run, work.name()),
         Work::Replay(_) => vec![bars(run, work.name(), "rows_per_s", "rows/s in all")],
-        Work::Floor(_) | Work::Fsync(_) => Vec::new(),
+        Work::Ingest(_) => vec![bars(run, work.name(), "rows_per_s", "rows/s")],
+        Work::Floor(_) | Work::Fsync(_) | Work::Steady(_) | Work::Open(_) => Vec::new(),
     }
     .into_iter()
     .filter(|plot| !plot.is_empty())

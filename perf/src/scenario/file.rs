@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::lake::LakeOptions;
 use super::work::Work;
 use crate::row::{self, Column, RowError, RowWriter};
 
@@ -53,6 +54,8 @@ pub struct StreamOptions {
     pub max_backlog: Option<u64>,
     pub max_inbound: Option<u64>,
     pub max_in_flight: Option<u64>,
+    /// How rows move into files; the server's defaults when absent.
+    pub lake: Option<LakeOptions>,
 }
 
 impl Default for StreamOptions {
@@ -64,6 +67,7 @@ impl Default for StreamOptions {
             max_backlog: None,
             max_inbound: None,
             max_in_flight: None,
+            lake: None,
         }
     }
 }
@@ -165,9 +169,9 @@ impl Scenario {
         })
     }
 
-    /// The declaration of the stream that peers' scripts get.
+    /// The declaration of the stream that peers' scripts get; `lake` is instead of the stream's own.
     #[must_use]
-    pub fn stream_file(&self, schema: &Value) -> Value {
+    pub fn stream_file(&self, schema: &Value, lake: Option<&LakeOptions>) -> Value {
         let limits: serde_json::Map<String, Value> = [
             ("max_backlog", self.stream.max_backlog),
             ("max_inbound", self.stream.max_inbound),
@@ -183,6 +187,7 @@ impl Scenario {
             "exactly_once": self.stream.exactly_once,
             "max_replay": self.stream.max_replay,
             "limits": limits,
+            "lake": lake.or(self.stream.lake.as_ref()),
         }]})
     }
 }

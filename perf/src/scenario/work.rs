@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::lake::{Ingest, LakeOptions, Open, Steady};
+
 /// One case of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -22,6 +24,12 @@ pub enum Work {
     Floor(Floor),
     /// What fdatasync costs on the data root's filesystem.
     Fsync(Fsync),
+    /// Loading a file into a stopped stream.
+    Ingest(Ingest),
+    /// Rows at a fixed rate for long, and what lies on the disk meanwhile.
+    Steady(Steady),
+    /// A table of very many files.
+    Open(Open),
 }
 
 macro_rules! defaults {
@@ -59,6 +67,8 @@ pub struct Fanout {
     #[serde(default = "one_row")]
     pub batch: u32,
     pub filter: Option<Filter>,
+    /// How rows move into files meanwhile, instead of as the stream's options say.
+    pub lake: Option<LakeOptions>,
     #[serde(default = "warm")]
     pub warm_s: f64,
     #[serde(default = "measure")]
@@ -162,6 +172,9 @@ pub struct Replay {
     pub name: String,
     pub rows: u64,
     pub subscribers: usize,
+    /// Whether all rows are moved into files first, so that none is read from the journal.
+    #[serde(default)]
+    pub sealed: bool,
     /// How often the rows are read.
     #[serde(default = "five")]
     pub rounds: u32,
@@ -281,6 +294,9 @@ impl Work {
             Self::Disturb(case) => &case.name,
             Self::Floor(case) => &case.name,
             Self::Fsync(case) => &case.name,
+            Self::Ingest(case) => &case.name,
+            Self::Steady(case) => &case.name,
+            Self::Open(case) => &case.name,
         }
     }
 
@@ -349,6 +365,17 @@ impl Work {
                 .or((!(64..=65_536).contains(&case.frame_bytes)).then(|| "`frame_bytes` must be 64 to 65536".into()))
                 .or(seconds(&[case.warm_s, case.measure_s])),
             Self::Fsync(case) => count("bytes", case.bytes.into(), 1 << 24).or(seconds(&[case.measure_s])),
+            Self::Ingest(case) => {
+                count("rows", case.rows, 1_000_000_000).or(count("rounds", case.rounds.into(), 1_000))
+            }
+            Self::Steady(case) => rate(case.rate)
+                .or(count("batch", case.batch.into(), 10_000))
+                .or(seconds(&[case.measure_s]))
+                .or((!(0.1..=60.0).contains(&case.look_every_s))
+                    .then(|| "`look_every_s` must be from 0.1 to 60".to_owned())),
+            Self::Open(case) => count("rows", case.rows, 100_000_000)
+                .or(count("files", case.files, 1_000_000))
+                .or(count("rounds", case.rounds.into(), 1_000)),
         }
     }
 }

@@ -3,8 +3,12 @@
 mod probe;
 mod process;
 mod script;
+mod table;
+mod task;
 mod usage;
 
 pub use process::{Server, ServerError, StartRequest};
 pub use script::{Peer, PeerError};
+pub use table::{Disk, TableState};
+pub use task::{Task, TaskError, TaskRoot, TaskUsage};
 pub use usage::{Memory, Usage};

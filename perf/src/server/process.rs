@@ -14,6 +14,8 @@ use serde_json::Value;
 
 use super::probe;
 use super::script::{Peer, PeerError};
+use super::table::Disk;
+use super::task::{Task, TaskError};
 use super::usage::{Memory, Usage};
 use crate::net::tls::{self, TlsError};
 use crate::wire::{self, Wire, WireError};
@@ -50,11 +52,16 @@ pub enum ServerError {
     Ended { name: String, status: String, log: String },
     #[error("{name} does not greet: {error}; its log ends with: {log}")]
     Silent { name: String, error: String, log: String },
+    #[error(transparent)]
+    Task(#[from] TaskError),
     #[error("{0} refused to be prepared: {1}")]
     Prepare(String, WireError),
     #[error("{0}: {1}")]
     Tls(String, TlsError),
 }
+
+/// Seconds in which a command between two starts must be through.
+const TASK_S: f64 = 600.0;
 
 /// A running server.
 pub struct Server {
@@ -67,6 +74,9 @@ pub struct Server {
     cores: Vec<usize>,
     root: PathBuf,
     fanout: bool,
+    name: String,
+    /// Whether another one goes on with the root.
+    succeeded: bool,
 }
 
 impl Server {
@@ -76,7 +86,31 @@ impl Server {
     /// When it cannot be started or does not greet in time.
     pub fn start(request: &StartRequest<'_>) -> Result<Self, ServerError> {
         let fail = |error| ServerError::Root(request.root.to_owned(), error);
-        let data = empty_root(request.root).map_err(fail)?;
+        empty_root(request.root).map_err(fail)?;
+        Self::start_on(request)
+    }
+
+    /// Stops it, has commands run on its root, and starts it again there.
+    ///
+    /// # Errors
+    /// As [`Server::start`], and when the command fails.
+    pub fn again(
+        mut self,
+        request: &StartRequest<'_>,
+        between: impl FnOnce(&Task<'_>) -> Result<(), TaskError>,
+    ) -> Result<Self, ServerError> {
+        self.stop();
+        let StartRequest { scripts, name, root, cores, .. } = *request;
+        between(&Task { scripts, name, root, cores, patience_s: TASK_S })?;
+        let next = Self::start_on(request)?;
+        self.succeeded = true;
+        Ok(next)
+    }
+
+    /// Starts a server on what is in its root.
+    fn start_on(request: &StartRequest<'_>) -> Result<Self, ServerError> {
+        let fail = |error| ServerError::Root(request.root.to_owned(), error);
+        let data = request.root.join("data").canonicalize().map_err(fail)?;
         let streams = request.root.join("streams.json");
         fs::write(&streams, request.streams.to_string()).map_err(fail)?;
         let port = free_port().map_err(fail)?;
@@ -130,6 +164,8 @@ impl Server {
             cores: request.cores.to_vec(),
             root: request.root.to_owned(),
             fanout: request.fanout,
+            name: request.name.to_owned(),
+            succeeded: false,
         };
         server.wait_for_greeting(request)?;
         server.greeting_ms = (clock::now_ns() - started) as f64 / 1e6;
@@ -139,6 +175,24 @@ impl Server {
             wire.prepare(address, name).map_err(|error| ServerError::Prepare(request.name.to_owned(), error))?;
         }
         Ok(server)
+    }
+
+    /// The name of its script.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its directory, with its data in `data`.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What it has on the disk now.
+    #[must_use]
+    pub fn disk(&self) -> Disk {
+        Disk::of(&self.root.join("data"), self.peer.table.as_deref())
     }
 
     /// Its protocol.
@@ -217,12 +271,14 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
-        let _ = fs::remove_dir_all(&self.root);
+        if !self.succeeded {
+            let _ = fs::remove_dir_all(&self.root);
+        }
     }
 }
 
 /// An empty folder with room for a log; returns the data folder in it.
-fn empty_root(root: &Path) -> io::Result<PathBuf> {
+pub(super) fn empty_root(root: &Path) -> io::Result<PathBuf> {
     if root.exists() {
         fs::remove_dir_all(root)?;
     }

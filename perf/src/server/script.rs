@@ -1,10 +1,12 @@
 //! Peers are scripts: `peers/NAME prepare …` writes whatever configuration the server needs and prints how to start it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::wire::Kind;
 
@@ -22,6 +24,21 @@ pub struct Peer {
     pub env: BTreeMap<String, String>,
     /// The certificate it shows, PEM, if it speaks TLS only.
     pub tls: Option<PathBuf>,
+    /// Where the Iceberg table of the stream will be, if the server makes one.
+    #[serde(default)]
+    pub table: Option<PathBuf>,
+}
+
+/// What a script prints for a command on a root that nobody serves.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Command {
+    /// What it is, for reports.
+    pub version: String,
+    /// The program and its arguments. Its last line may be `{"seconds": …}`: the time that counts.
+    pub argv: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
 }
 
 /// Exit status by which a script says that its server is not installed.
@@ -55,19 +72,57 @@ impl Peer {
         cores: &str,
         streams: &Path,
     ) -> Result<Self, PeerError> {
-        let script = scripts.join(name);
-        if name.contains('/') || !script.is_file() {
-            return Err(PeerError::Missing(script));
-        }
-        let mut command = Command::new(&script);
-        command.arg("prepare").arg("--root").arg(root).args(["--port", &port.to_string(), "--cores", cores]);
-        command.arg("--streams").arg(streams);
-        let output = command.output().map_err(|error| PeerError::Run(script.clone(), error))?;
-        let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        match output.status.code() {
-            Some(0) => serde_json::from_slice(&output.stdout).map_err(|error| PeerError::Output(script, error)),
-            Some(UNAVAILABLE) => Err(PeerError::Unavailable(told)),
-            _ => Err(PeerError::Failed(script, told)),
-        }
+        let port = port.to_string();
+        let options: [(&str, &OsStr); 4] = [
+            ("root", root.as_ref()),
+            ("port", port.as_ref()),
+            ("cores", cores.as_ref()),
+            ("streams", streams.as_ref()),
+        ];
+        ask(scripts, name, "prepare", &options)
+    }
+}
+
+impl Command {
+    /// Asks `scripts`/`name` how to do `verb` on `root`.
+    ///
+    /// # Errors
+    /// As [`Peer::prepare`]; a peer that cannot do this says so like one that is not installed.
+    pub fn of(
+        scripts: &Path,
+        name: &str,
+        verb: &str,
+        root: &Path,
+        streams: &Path,
+        options: &[(&str, &Path)],
+    ) -> Result<Self, PeerError> {
+        let mut all: Vec<(&str, &OsStr)> = vec![("root", root.as_ref()), ("streams", streams.as_ref())];
+        all.extend(options.iter().map(|(option, value)| (*option, value.as_os_str())));
+        ask(scripts, name, verb, &all)
+    }
+}
+
+/// Runs a script and reads what it prints.
+fn ask<T: DeserializeOwned>(
+    scripts: &Path,
+    name: &str,
+    verb: &str,
+    options: &[(&str, &OsStr)],
+) -> Result<T, PeerError> {
+    let script = scripts.join(name);
+    if name.contains('/') || !script.is_file() {
+        return Err(PeerError::Missing(script));
+    }
+    let mut command = process::Command::new(&script);
+    command.arg(verb);
+    for (option, value) in options {
+        command.arg(format!("--{option}")).arg(value);
+    }
+    let output = command.output().map_err(|error| PeerError::Run(script.clone(), error))?;
+    let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match output.status.code() {
+        Some(0) => serde_json::from_slice(&output.stdout).map_err(|error| PeerError::Output(script, error)),
+        Some(UNAVAILABLE) => Err(PeerError::Unavailable(told)),
+        _ => Err(PeerError::Failed(script, told)),
     }
 }

@@ -37,9 +37,17 @@ pub struct Memory {
     pub resident_bytes: u64,
     /// Proportional: shared pages divided by those that share them.
     pub proportional_bytes: u64,
+    /// The most that was resident since each process began.
+    pub peak_bytes: u64,
 }
 
 impl Memory {
+    /// Bytes as mebibytes.
+    #[must_use]
+    pub fn mib(bytes: u64) -> f64 {
+        bytes as f64 / f64::from(1 << 20)
+    }
+
     /// Memory of the process `root` and its descendants.
     #[must_use]
     pub fn of_tree(root: u32) -> Self {
@@ -48,6 +56,8 @@ impl Memory {
             let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
             sum.resident_bytes += kilobytes(&text, "Rss:");
             sum.proportional_bytes += kilobytes(&text, "Pss:");
+            let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            sum.peak_bytes += kilobytes(&text, "VmHWM:");
         }
         sum
     }
