@@ -1,9 +1,10 @@
 //! Connections under encryption: what goes in is opened before the engine sees it, what goes out is sealed last.
 //!
 //! Frames stay shared: they are sealed for one connection at the moment they are sent to it, as many as wait in one go,
-//! into a buffer that the connection has for this alone.
+//! into a buffer that the shard has for this alone. A connection keeps only what its socket did not take.
 
 use std::io;
+use std::ops::Range;
 
 use crate::conn::Conn;
 
@@ -28,6 +29,9 @@ pub trait Cipher: Send {
 
 /// An emptied buffer larger than this is given back.
 const KEPT_BYTES: usize = 4 * 1024;
+
+/// Sealed bytes after which a batch is sent: what was sealed first shall still be in the core's cache then.
+pub(crate) const BATCH_BYTES: usize = 192 * 1024;
 
 /// A cipher and what it has sealed and the socket has not taken.
 pub(crate) struct Secured {
@@ -63,6 +67,19 @@ impl Secured {
         let _ = self.cipher.seal(plain, &mut self.sealed);
     }
 
+    /// As [`Secured::seal`] with nothing pending, but appends to `batch` and says where.
+    pub(crate) fn seal_into(&mut self, plain: &[u8], batch: &mut Vec<u8>) -> Range<usize> {
+        debug_assert!(self.pending().is_empty(), "what is pending has to be sent first");
+        let begin = batch.len();
+        let _ = self.cipher.seal(plain, batch);
+        begin..batch.len()
+    }
+
+    /// Keeps what the socket has not taken of something sealed elsewhere.
+    pub(crate) fn keep(&mut self, left: &[u8]) {
+        self.sealed.extend_from_slice(left);
+    }
+
     pub(crate) fn open(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
         self.cipher.open(bytes, plain, &mut self.sealed)
     }
@@ -83,3 +100,7 @@ pub(crate) fn farewell<S>(conn: &mut Conn<S>) {
     let length = bytes.len();
     secured.advance(length);
 }
+
+#[cfg(test)]
+#[path = "cipher_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! One connection as the engine sees it: bytes waiting to go out, the decoder of what comes in, its timers.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::cipher::Secured;
@@ -195,13 +196,20 @@ impl<S> Conn<S> {
 
     /// Seals the next of its own bytes, unless sealed ones wait.
     pub(crate) fn seal_own(&mut self, limit_bytes: usize) {
-        let Some(secured) = self.secured.as_mut().filter(|secured| secured.pending().is_empty()) else { return };
-        let Some(chunk) = self.out.front() else { return };
-        let taken = chunk.with(self.out_sent, limit_bytes, |bytes| {
-            secured.seal(bytes);
-            bytes.len()
-        });
+        self.take_own(limit_bytes, Secured::seal);
+    }
+
+    /// As [`Conn::seal_own`], but appends to `batch` and says where.
+    pub(crate) fn seal_own_into(&mut self, limit_bytes: usize, batch: &mut Vec<u8>) -> Option<Range<usize>> {
+        self.take_own(limit_bytes, |secured, bytes| secured.seal_into(bytes, batch))
+    }
+
+    fn take_own<R>(&mut self, limit_bytes: usize, seal: impl FnOnce(&mut Secured, &[u8]) -> R) -> Option<R> {
+        let secured = self.secured.as_mut().filter(|secured| secured.pending().is_empty())?;
+        let chunk = self.out.front()?;
+        let (taken, sealed) = chunk.with(self.out_sent, limit_bytes, |bytes| (bytes.len(), seal(secured, bytes)));
         self.advance_out(taken);
+        Some(sealed)
     }
 
     /// The socket's descriptor, open as long as the connection is in the table.

@@ -187,6 +187,22 @@ pub fn confine_current_thread(cores: &[usize]) -> bool {
     }
 }
 
+/// Has the calling thread stand back behind everything that somebody waits for on the same core. A refusal is no reason not
+/// to work.
+pub fn stand_back() {
+    // SAFETY: neither call touches memory of this process but the parameters; 0 is the calling thread.
+    unsafe {
+        // On Linux every thread has a niceness of its own.
+        libc::setpriority(libc::PRIO_PROCESS, 0, BACKGROUND_NICENESS);
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // It never takes the core from a thread that just woke.
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters);
+    }
+}
+
+/// How far background work stands back where it shares a core with a shard or the writer.
+const BACKGROUND_NICENESS: libc::c_int = 10;
+
 /// Asks the scheduler for time slices of `slice_ns` in return for getting the processor soon after waking, even
 /// when others compute on the same core. The calling thread gets no larger share by it.
 ///

@@ -125,6 +125,8 @@ pub struct Engine<S> {
     generation: u32,
     pub(crate) feeds: Slab<Feed>,
     pub(crate) sender: Sender,
+    /// What was sealed for the batch that is being filled.
+    pub(crate) sealed: Vec<u8>,
     pub(crate) settings: Settings,
     pub(crate) wheel: Wheel<ConnId>,
     /// Connections with bytes of their own to send.
@@ -151,6 +153,7 @@ impl<S> Engine<S> {
             generation: 0,
             feeds: Slab::new(),
             sender: Sender::new()?,
+            sealed: Vec::new(),
             settings,
             wheel: Wheel::default(),
             listed: Vec::new(),

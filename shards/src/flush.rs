@@ -1,8 +1,10 @@
 //! Sending: connections' own bytes first, then every feed to every subscriber that is ready, each with one
 //! send for as many frames as wait for it, in batches of one system call.
 
+use std::ops::Range;
 use std::time::Instant;
 
+use crate::cipher::BATCH_BYTES;
 use crate::conn::{ConnId, Ended, Phase};
 use crate::engine::{BLOCKED, Engine, OWN_BYTES, SECURED};
 use crate::sender::{BATCH_SENDS, Sent};
@@ -15,6 +17,23 @@ pub(crate) const HIGH_BYTES: usize = 1024 * 1024;
 
 /// Below this many queued bytes a connection counts as drained.
 pub(crate) const LOW_BYTES: usize = 128 * 1024;
+
+/// A send of a connection's own bytes: how many there were, and where they are if they were sealed for the batch.
+struct OwnSend {
+    id: ConnId,
+    offered: usize,
+    sealed: Option<Range<usize>>,
+    sent: Sent,
+}
+
+/// A send of a feed's bytes to the subscriber in a slot: how many there were before they were sealed, and where they are
+/// then.
+struct FeedSend {
+    slot: u32,
+    offered: usize,
+    sealed: Option<Range<usize>>,
+    sent: Sent,
+}
 
 impl<S> Engine<S> {
     /// Whether anything can be sent.
@@ -40,10 +59,15 @@ impl<S> Engine<S> {
     /// One send for every connection with bytes of its own.
     fn flush_own(&mut self) -> std::io::Result<()> {
         let ready = std::mem::take(&mut self.listed);
-        let mut results: Vec<(u64, usize, Sent)> = Vec::with_capacity(ready.len());
-        for batch in ready.chunks(BATCH_SENDS) {
+        let mut ready = ready.into_iter();
+        let mut results: Vec<OwnSend> = Vec::with_capacity(ready.len().min(BATCH_SENDS));
+        while ready.len() > 0 {
             results.clear();
-            for id in batch {
+            self.sealed.clear();
+            while results.len() < BATCH_SENDS
+                && self.sealed.len() < BATCH_BYTES
+                && let Some(id) = ready.next()
+            {
                 let Some(conn) = self.conns.get_mut(id.index as usize).filter(|conn| conn.generation == id.generation)
                 else {
                     continue;
@@ -52,8 +76,11 @@ impl<S> Engine<S> {
                 if conn.blocked {
                     continue;
                 }
+                if let Some(sealed) = conn.seal_own_into(SEND_BYTES, &mut self.sealed) {
+                    results.push(OwnSend { id, offered: sealed.len(), sealed: Some(sealed), sent: Sent::Full });
+                    continue;
+                }
                 let (fd, tag) = (conn.fd(), results.len() as u64);
-                conn.seal_own(SEND_BYTES);
                 let mut push = |bytes: &[u8]| {
                     // SAFETY: the bytes are neither changed nor freed before the batch is submitted below.
                     unsafe { self.sender.push(fd, bytes, tag) };
@@ -65,14 +92,25 @@ impl<S> Engine<S> {
                     (None, Some(chunk)) => chunk.with(conn.out_sent, SEND_BYTES, push),
                     (None, None) => continue,
                 };
-                results.push((id.to_word(), offered, Sent::Full));
+                results.push(OwnSend { id, offered, sealed: None, sent: Sent::Full });
+            }
+            for (tag, send) in results.iter().enumerate() {
+                if let Some(sealed) = &send.sealed
+                    && let Some(conn) = self.conns.get(send.id.index as usize)
+                {
+                    // SAFETY: nothing is sealed into the batch any more before it is submitted below.
+                    unsafe { self.sender.push(conn.fd(), &self.sealed[sealed.clone()], tag as u64) };
+                }
             }
             if self.sender.is_empty() {
                 continue;
             }
-            self.sender.submit(|tag, sent| results[tag as usize].2 = sent)?;
-            for &(id, offered, sent) in &results {
-                self.own_sent(ConnId::from_word(id), offered, sent);
+            self.sender.submit(|tag, sent| results[tag as usize].sent = sent)?;
+            for send in &results {
+                match &send.sealed {
+                    None => self.own_sent(send.id, send.offered, send.sent),
+                    Some(sealed) => self.sealed_sent(send.id, sealed.clone(), send.sent),
+                }
             }
         }
         Ok(())
@@ -80,13 +118,7 @@ impl<S> Engine<S> {
 
     /// Books the result of a send of a connection's own bytes.
     pub(crate) fn own_sent(&mut self, id: ConnId, offered: usize, sent: Sent) {
-        self.counts.sends_total += 1;
-        let taken = match sent {
-            Sent::Bytes(bytes) => bytes,
-            Sent::Full => 0,
-            Sent::Failed(_) => return self.remove(id, Ended::Peer),
-        };
-        self.counts.sent_bytes_total += taken as u64;
+        let Some(taken) = self.count_own(id, sent) else { return };
         let Some(conn) = self.conn_mut(id) else { return };
         match &mut conn.secured {
             Some(secured) => secured.advance(taken),
@@ -96,6 +128,35 @@ impl<S> Engine<S> {
             self.block(id);
         }
         self.after_own(id);
+    }
+
+    /// Books the result of a send of a connection's own bytes that were sealed for the batch.
+    fn sealed_sent(&mut self, id: ConnId, sealed: Range<usize>, sent: Sent) {
+        let Some(taken) = self.count_own(id, sent) else { return };
+        let left = &self.sealed[sealed.start + taken..sealed.end];
+        let Some(conn) = self.conns.get_mut(id.index as usize).filter(|conn| conn.generation == id.generation) else {
+            return;
+        };
+        if let (false, Some(secured)) = (left.is_empty(), &mut conn.secured) {
+            secured.keep(left);
+            self.block(id);
+        }
+        self.after_own(id);
+    }
+
+    /// Counts a send; how much was taken, unless the connection is gone by now.
+    fn count_own(&mut self, id: ConnId, sent: Sent) -> Option<usize> {
+        self.counts.sends_total += 1;
+        let taken = match sent {
+            Sent::Bytes(bytes) => bytes,
+            Sent::Full => 0,
+            Sent::Failed(_) => {
+                self.remove(id, Ended::Peer);
+                return None;
+            }
+        };
+        self.counts.sent_bytes_total += taken as u64;
+        Some(taken)
     }
 
     /// What follows when a connection's own bytes have moved.
@@ -155,12 +216,13 @@ impl<S> Engine<S> {
         let mut index = if found.cursor < found.slots.len() { found.cursor } else { 0 };
         let first = index;
         let mut more = false;
-        let mut results: Vec<(u32, usize, Sent)> = Vec::with_capacity(found.slots.len().min(BATCH_SENDS));
+        let mut results: Vec<FeedSend> = Vec::with_capacity(found.slots.len().min(BATCH_SENDS));
         let finished = loop {
             results.clear();
+            self.sealed.clear();
             let found = &self.feeds[feed as usize];
             let (end, count) = (found.ring.end(), found.slots.len());
-            while index < count && !self.sender.is_full() {
+            while index < count && results.len() < BATCH_SENDS && self.sealed.len() < BATCH_BYTES {
                 let slot = &found.slots[index];
                 if slot.flags & !SECURED == 0
                     && slot.position < end
@@ -169,26 +231,29 @@ impl<S> Engine<S> {
                     let tag = results.len() as u64;
                     let conn = if slot.flags == 0 { None } else { self.conns.get_mut(slot.conn.index as usize) };
                     let secured = conn.and_then(|conn| conn.secured.as_mut());
-                    let offered = segment.with(slot.position, SEND_BYTES, |bytes| {
-                        let sent = match secured {
-                            None => bytes,
-                            Some(secured) => {
-                                secured.seal(bytes);
-                                secured.pending()
-                            }
-                        };
-                        // SAFETY: neither the feed nor what was sealed is changed before the batch is submitted.
-                        unsafe { self.sender.push(slot.fd, sent, tag) };
-                        bytes.len()
+                    let (offered, sealed) = segment.with(slot.position, SEND_BYTES, |bytes| {
+                        let sealed = secured.map(|secured| secured.seal_into(bytes, &mut self.sealed));
+                        if sealed.is_none() {
+                            // SAFETY: the feed is not changed before the batch is submitted.
+                            unsafe { self.sender.push(slot.fd, bytes, tag) };
+                        }
+                        (bytes.len(), sealed)
                     });
-                    results.push((index as u32, offered, Sent::Full));
+                    results.push(FeedSend { slot: index as u32, offered, sealed, sent: Sent::Full });
                 }
                 index += 1;
+            }
+            for (tag, send) in results.iter().enumerate() {
+                if let Some(sealed) = &send.sealed {
+                    let fd = found.slots[send.slot as usize].fd;
+                    // SAFETY: nothing is sealed into the batch any more before it is submitted.
+                    unsafe { self.sender.push(fd, &self.sealed[sealed.clone()], tag as u64) };
+                }
             }
             if self.sender.is_empty() {
                 break true;
             }
-            self.sender.submit(|tag, sent| results[tag as usize].2 = sent)?;
+            self.sender.submit(|tag, sent| results[tag as usize].sent = sent)?;
             more |= self.feed_sent(feed, &results);
             if index >= self.feeds[feed as usize].slots.len() {
                 break true;
@@ -207,16 +272,16 @@ impl<S> Engine<S> {
     }
 
     /// Books the results of a batch; true if somebody is still behind and ready.
-    fn feed_sent(&mut self, feed: u32, results: &[(u32, usize, Sent)]) -> bool {
+    fn feed_sent(&mut self, feed: u32, results: &[FeedSend]) -> bool {
         let mut more = false;
         let mut full = Vec::new();
         let mut failed = Vec::new();
         let found = &mut self.feeds[feed as usize];
         let (end, frames) = (found.ring.end(), found.ring.frames_total());
         self.counts.sends_total += results.len() as u64;
-        for &(index, offered, sent) in results {
-            let slot = &mut found.slots[index as usize];
-            let taken = match sent {
+        for send in results {
+            let slot = &mut found.slots[send.slot as usize];
+            let taken = match send.sent {
                 Sent::Bytes(bytes) => bytes,
                 Sent::Full => 0,
                 Sent::Failed(_) => {
@@ -226,12 +291,15 @@ impl<S> Engine<S> {
             };
             self.counts.sent_bytes_total += taken as u64;
             // What was sealed is out of the feed, whether the socket has taken it or not.
-            let conn = if slot.flags & SECURED == 0 { None } else { self.conns.get_mut(slot.conn.index as usize) };
-            let (taken, whole) = match conn.and_then(|conn| conn.secured.as_mut()) {
-                None => (taken, taken == offered),
-                Some(secured) => {
-                    secured.advance(taken);
-                    (offered, secured.pending().is_empty())
+            let (taken, whole) = match &send.sealed {
+                None => (taken, taken == send.offered),
+                Some(sealed) => {
+                    let left = &self.sealed[sealed.start + taken..sealed.end];
+                    let conn = self.conns.get_mut(slot.conn.index as usize);
+                    if let (false, Some(secured)) = (left.is_empty(), conn.and_then(|conn| conn.secured.as_mut())) {
+                        secured.keep(left);
+                    }
+                    (send.offered, left.is_empty())
                 }
             };
             slot.position += taken as u64;

@@ -10,8 +10,10 @@ pub enum ProbeError {
         "io_uring is forbidden for this process; set the sysctl kernel.io_uring_disabled=0, or allow io_uring_setup, io_uring_enter and io_uring_register in the container's seccomp profile"
     )]
     Forbidden,
-    /// The kernel is too old or was built without it.
-    #[error("this kernel has no io_uring; Linux 5.19 or newer is needed")]
+    /// The kernel is too old or was built without it, or a seccomp filter says so: engines of containers answer like this.
+    #[error(
+        "io_uring is not there: Linux 5.19 or newer is needed, and in a container a seccomp profile that allows io_uring_setup, io_uring_enter and io_uring_register"
+    )]
     Missing,
     /// The memlock limit is too low.
     #[error("the memlock limit is too low for io_uring rings; raise it (`ulimit -l 65536`, systemd: LimitMEMLOCK=64M)")]
