@@ -127,7 +127,7 @@ fn fetch(url: &str) -> Result<String, String> {
 
 async fn get(url: &str) -> Result<String, String> {
     let client = reqwest::Client::builder()
-        .use_preconfigured_tls(super::roots::client_config()?)
+        .use_preconfigured_tls(crate::tls::client_config(None).map_err(|error| error.to_string())?)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .build()

@@ -18,7 +18,6 @@ mod origin;
 mod policy;
 mod pool;
 mod principal;
-mod roots;
 mod tickets;
 mod token;
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::exit::Exit;
+use crate::client::{Options, Trust};
 use crate::config::{self, Config, Log, LogLevel};
 use crate::logging::{self, LogForm, LoggingError};
 
@@ -76,6 +78,46 @@ pub struct Overrides {
     pub tls_key: Option<PathBuf>,
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+/// How a command reaches a broker that asks for more than an address.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ReachArgs {
+    /// Certificates of authorities, PEM, that are trusted besides the system's where the address is wss:// or https://
+    /// [default: none]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub ca: Option<PathBuf>,
+}
+
+impl ReachArgs {
+    /// The bearer token that goes along, from `STREAMCAST_TOKEN`.
+    pub fn token() -> Option<String> {
+        std::env::var("STREAMCAST_TOKEN").ok().filter(|token| !token.is_empty())
+    }
+
+    /// Whose certificates are taken for good; read at once, if the way is `secure`.
+    ///
+    /// # Errors
+    /// How the command ends when they cannot be read, or are of no use.
+    pub fn trust(&self, secure: bool) -> Result<Trust, Exit> {
+        let Some(ca) = &self.ca else { return Ok(Trust::default()) };
+        if !secure {
+            return Err(Exit::Usage.because("--ca is for addresses that begin with wss:// or https://"));
+        }
+        let trust = Trust::with_file(ca);
+        match trust.read() {
+            Ok(()) => Ok(trust),
+            Err(error) => Err(Exit::File.because(error)),
+        }
+    }
+
+    /// How connections to a stream behave.
+    ///
+    /// # Errors
+    /// As [`ReachArgs::trust`].
+    pub fn options(&self, secure: bool) -> Result<Options, Exit> {
+        Ok(Options { trust: self.trust(secure)?, ..Options::default() })
+    }
 }
 
 impl CoreArgs {

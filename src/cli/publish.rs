@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::common::{Signals, runtime, seconds};
+use super::common::{ReachArgs, Signals, runtime, seconds};
 use super::exit::{EXIT_CODES, Exit};
 use super::progress::Progress;
 use crate::client::{
-    Address, BatchLimits, Batches, ClientError, Feed, FeedError, FeedEvent, Options, Refused, feed, read_lines,
+    Address, BatchLimits, Batches, ClientError, Feed, FeedError, FeedEvent, Refused, feed, read_lines,
 };
 
 /// Publish rows, one JSON object a line, to a stream
@@ -29,7 +29,8 @@ use crate::client::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Args {
-    /// The stream, such as ws://127.0.0.1:8765/trades; a user goes in front, ws://user:password@host/name
+    /// The stream, such as ws://127.0.0.1:8765/trades; a user goes in front, wss://user:password@host/name, and a bearer
+    /// token is taken from STREAMCAST_TOKEN
     uri: String,
     /// File with the rows; - is standard input
     #[arg(default_value = "-")]
@@ -65,13 +66,19 @@ pub struct Args {
     /// Tell only errors and refused rows
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    reach: ReachArgs,
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Exit {
     let mut address = match Address::parse(&args.uri) {
-        Ok(address) => address,
+        Ok(address) => address.with_token(ReachArgs::token()),
         Err(error) => return Exit::client(&error),
+    };
+    let options = match args.reach.options(address.is_secure()) {
+        Ok(options) => options,
+        Err(exit) => return exit,
     };
     let publisher = args.publisher.or_else(|| address.publisher.take());
     if publisher.as_ref().is_some_and(|id| id.is_empty() || id.len() > 128) {
@@ -97,7 +104,7 @@ pub fn run(args: Args) -> Exit {
         window_frames: args.window as usize,
         wait: args.wait,
         retry: args.retry,
-        options: Options::default(),
+        options,
     };
     let started = runtime().and_then(|runtime| Ok((runtime, read_lines(input)?)));
     let (runtime, lines) = match started {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::common::{ReachArgs, runtime};
 use super::exit::Exit;
 use crate::client::{ClientError, Control, ControlAnswer, Method, Precondition};
 use crate::config::load_schema;
@@ -20,12 +21,14 @@ const PAGE: usize = 200;
 /// Declare, serve, stop, migrate and retire streams of a broker that runs
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The broker, http://[USER:PASSWORD@]HOST[:PORT]; a bearer token is taken from STREAMCAST_TOKEN
+    /// The broker, http[s]://[USER:PASSWORD@]HOST[:PORT]; a bearer token is taken from STREAMCAST_TOKEN
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8765", global = true)]
     broker: String,
     /// Seconds to wait for an operation to end; 0 only says that it was accepted
     #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
     wait: u64,
+    #[command(flatten)]
+    reach: ReachArgs,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -104,12 +107,15 @@ impl From<ClientError> for Trouble {
 
 /// Runs the command.
 pub fn run(args: Args) -> Exit {
-    let token = std::env::var("STREAMCAST_TOKEN").ok().filter(|token| !token.is_empty());
-    let control = match Control::new(&args.broker, token) {
+    let trust = match args.reach.trust(args.broker.starts_with("https://")) {
+        Ok(trust) => trust,
+        Err(exit) => return exit,
+    };
+    let control = match Control::new(&args.broker, ReachArgs::token(), trust) {
         Ok(control) => control,
         Err(error) => return Exit::client(&error),
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return Exit::Failed.because(error),
     };

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::common::{Signals, runtime, seconds};
+use super::common::{ReachArgs, Signals, runtime, seconds};
 use super::exit::{EXIT_CODES, Exit};
 use super::output::{Lines, Output, OutputError};
-use crate::client::{Address, ClientError, Cursor, Event, Follow, Follower, Greeting, Options, Position, Row};
+use crate::client::{Address, ClientError, Cursor, Event, Follow, Follower, Greeting, Position, Row};
 
 /// Most bytes of rows handed to the output at once.
 const BATCH_BYTES: usize = 256 << 10;
@@ -20,7 +20,8 @@ const BATCH_BYTES: usize = 256 << 10;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Args {
-    /// The stream, such as ws://127.0.0.1:8765/trades; a user goes in front, ws://user:password@host/name
+    /// The stream, such as ws://127.0.0.1:8765/trades; a user goes in front, wss://user:password@host/name, and a bearer
+    /// token is taken from STREAMCAST_TOKEN
     uri: String,
     /// First row wanted: an offset, or earliest [default: what comes from now on]
     #[arg(long, value_name = "OFFSET", value_parser = offset)]
@@ -46,13 +47,19 @@ pub struct Args {
     /// Tell only errors
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    reach: ReachArgs,
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Exit {
     let mut address = match Address::parse(&args.uri) {
-        Ok(address) => address,
+        Ok(address) => address.with_token(ReachArgs::token()),
         Err(error) => return Exit::client(&error),
+    };
+    let options = match args.reach.options(address.is_secure()) {
+        Ok(options) => options,
+        Err(exit) => return exit,
     };
     let offset_of_uri = address.offset.take().map(|text| offset(&text)).transpose();
     let filter_of_uri = address.filter.take().map(|text| filter(&text)).transpose();
@@ -73,7 +80,7 @@ pub fn run(args: Args) -> Exit {
         stream_id: saved.and_then(|position| position.stream_id),
         wait: args.wait,
         retry: args.retry,
-        options: Options::default(),
+        options,
     };
     let mut printer = Printer { limit: args.limit, rows_only: args.rows, quiet: args.quiet, printed: 0 };
     let with_cursor = cursor.is_some();

@@ -1,4 +1,4 @@
-//! Where a stream is: `ws://[user:password@]host[:port]/name[?query]`, and the request targets made from it
+//! Where a stream is: `ws[s]://[user:password@]host[:port]/name[?query]`, and the request targets made from it
 //! (wire.md sections 1.3 and 1.4).
 
 use std::fmt;
@@ -9,12 +9,16 @@ use super::error::ClientError;
 /// `publisher` are taken out of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
+    /// Whether everything goes under TLS.
+    secure: bool,
     /// Host name or address, without the brackets of IPv6.
     host: String,
-    /// TCP port; 80 when the URI has none.
+    /// TCP port; 80 when the URI has none, 443 under TLS.
     port: u16,
     /// `user:password`, percent-decoded.
     credentials: Option<String>,
+    /// A bearer token, which goes before user and password.
+    token: Option<String>,
     /// Percent-encoded path, with its leading slash.
     path: String,
     /// What is left of the query, as written.
@@ -31,9 +35,21 @@ impl Address {
     /// Reads a URI.
     ///
     /// # Errors
-    /// [`ClientError::Address`] when it is no `ws://` URI.
+    /// [`ClientError::Address`] when it is no `ws://` or `wss://` URI.
     pub fn parse(uri: &str) -> Result<Self, ClientError> {
         parse(uri).map_err(|why| ClientError::Address { uri: uri.to_owned(), why })
+    }
+
+    /// Whether everything goes under TLS.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    /// Shows this bearer token instead of user and password.
+    #[must_use]
+    pub fn with_token(self, token: Option<String>) -> Self {
+        Self { token, ..self }
     }
 
     /// `host:port` as a resolver takes it.
@@ -52,12 +68,15 @@ impl Address {
     #[must_use]
     pub fn host_header(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == 80 { host } else { format!("{host}:{}", self.port) }
+        if self.port == default_port(self.secure) { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// Value of the `Authorization` header, when the URI has a user.
+    /// Value of the `Authorization` header, when there is a token or the URI has a user.
     #[must_use]
     pub fn authorization(&self) -> Option<String> {
+        if let Some(token) = &self.token {
+            return Some(format!("Bearer {token}"));
+        }
         let credentials = self.credentials.as_ref()?;
         Some(format!("Basic {}", data_encoding::BASE64.encode(credentials.as_bytes())))
     }
@@ -86,17 +105,17 @@ impl Address {
 impl fmt::Display for Address {
     /// The URI without user and query, for messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ws://{}{}", self.host_header(), self.path)
+        write!(f, "{}://{}{}", if self.secure { "wss" } else { "ws" }, self.host_header(), self.path)
     }
 }
 
 fn parse(uri: &str) -> Result<Address, String> {
-    let rest = match uri.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => rest,
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case("wss") => {
-            return Err("wss:// is not supported; reach the broker by ws://, for example through a tunnel".to_owned());
+    let (secure, rest) = match uri.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => (false, rest),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => (true, rest),
+        _ => {
+            return Err("a stream's address begins with ws:// or wss://, such as ws://127.0.0.1:8765/trades".to_owned());
         }
-        _ => return Err("a stream's address begins with ws://, such as ws://127.0.0.1:8765/trades".to_owned()),
     };
     if uri.contains('#') {
         return Err("a `#` cannot stand in an address; in a stream name it is written %23".to_owned());
@@ -110,9 +129,11 @@ fn parse(uri: &str) -> Result<Address, String> {
     };
     let (host, port) = host_and_port(server)?;
     let mut address = Address {
+        secure,
         host,
-        port,
+        port: port.unwrap_or(default_port(secure)),
         credentials: user.map(credentials),
+        token: None,
         path: if path.is_empty() { "/".to_owned() } else { encode_path(path) },
         query: Vec::new(),
         offset: None,
@@ -133,7 +154,11 @@ fn parse(uri: &str) -> Result<Address, String> {
     Ok(address)
 }
 
-fn host_and_port(server: &str) -> Result<(String, u16), String> {
+fn default_port(secure: bool) -> u16 {
+    if secure { 443 } else { 80 }
+}
+
+fn host_and_port(server: &str) -> Result<(String, Option<u16>), String> {
     let (host, port) = match server.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
         Some((host, rest)) => (host, rest),
         None => server.split_at(server.rfind(':').unwrap_or(server.len())),
@@ -143,9 +168,9 @@ fn host_and_port(server: &str) -> Result<(String, u16), String> {
         return Err(format!("`{server}` is no host and port"));
     }
     match port.strip_prefix(':') {
-        None if port.is_empty() => Ok((host.to_owned(), 80)),
+        None if port.is_empty() => Ok((host.to_owned(), None)),
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
-            Ok(port) if port != 0 => Ok((host.to_owned(), port)),
+            Ok(port) if port != 0 => Ok((host.to_owned(), Some(port))),
             _ => Err(format!("`{digits}` is no port; ports are 1 to 65535")),
         },
         _ => Err(format!("`{server}` is no host and port")),
@@ -222,6 +247,9 @@ mod tests {
         for (uri, host, port, stream, header) in [
             ("ws://localhost:8765/trades", "localhost", 8765, "trades", "localhost:8765"),
             ("WS://h", "h", 80, "", "h"),
+            ("wss://h/a", "h", 443, "a", "h"),
+            ("WSS://h:80/a", "h", 80, "a", "h:80"),
+            ("ws://h:443/a", "h", 443, "a", "h:443"),
             ("ws://[::1]:9/a%20b/c", "::1", 9, "a b/c", "[::1]:9"),
             ("ws://[::1]/a", "::1", 80, "a", "[::1]"),
             ("ws://u:p@h:1/é x?z=1", "h", 1, "é x", "h:1"),
@@ -257,6 +285,8 @@ mod tests {
         let address = address("ws://me%3A:s%20cret@h:1/r?token=9");
         assert_eq!(address.to_string(), "ws://h:1/r");
         assert_eq!(address.authorization().as_deref(), Some("Basic bWU6OnMgY3JldA=="));
+        assert_eq!(address.with_token(Some("t".to_owned())).authorization().as_deref(), Some("Bearer t"));
+        assert_eq!(self::address("wss://u:p@h/r").to_string(), "wss://h/r");
     }
 
     #[test]
@@ -265,7 +295,7 @@ mod tests {
             "",
             "trades",
             "http://h/",
-            "wss://h/",
+            "wss:/h/",
             "ws://",
             "ws:///x",
             "ws://h:0/",

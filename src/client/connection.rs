@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Sink, Stream};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
@@ -21,6 +20,7 @@ use super::address::Address;
 use super::close::Closed;
 use super::error::ClientError;
 use super::greeting::Greeting;
+use super::transport::{Transport, Trust};
 
 /// How a connection behaves.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub struct Options {
     pub close_timeout: Duration,
     /// Largest frame that is received, in bytes.
     pub max_message_bytes: usize,
+    /// Whose certificates are taken for good, where the address asks for TLS.
+    pub trust: Trust,
 }
 
 impl Default for Options {
@@ -45,13 +47,14 @@ impl Default for Options {
             pong_timeout: Duration::from_secs(20),
             close_timeout: Duration::from_secs(10),
             max_message_bytes: 256 << 20,
+            trust: Trust::default(),
         }
     }
 }
 
 /// An open WebSocket.
 pub(super) struct Connection {
-    socket: WebSocketStream<TcpStream>,
+    socket: WebSocketStream<Transport>,
     /// Frames that wait for room in the socket; bounded by the publisher's window.
     outbox: VecDeque<Message>,
     options: Options,
@@ -167,11 +170,8 @@ async fn upgrade(
     address: &Address,
     target: &str,
     options: &Options,
-) -> Result<WebSocketStream<TcpStream>, ClientError> {
-    let (host, port) = address.socket();
-    let unreachable = |source| ClientError::Connect { at: format!("{host}:{port}"), source };
-    let socket = TcpStream::connect((host, port)).await.map_err(unreachable)?;
-    socket.set_nodelay(true).map_err(unreachable)?;
+) -> Result<WebSocketStream<Transport>, ClientError> {
+    let socket = Transport::open(address, &options.trust).await?;
     let uri = format!("ws://{}{target}", address.host_header());
     let refused = |why: String| ClientError::Address { uri: address.to_string(), why };
     let mut request = uri.into_client_request().map_err(|error| refused(error.to_string()))?;

@@ -50,6 +50,7 @@ fn quick() -> Options {
         pong_timeout: Duration::from_millis(100),
         close_timeout: Duration::from_millis(500),
         max_message_bytes: 8 << 20,
+        trust: Trust::default(),
     }
 }
 

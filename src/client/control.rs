@@ -8,11 +8,11 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH, IF_NONE_M
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::address::Address;
 use super::error::ClientError;
+use super::transport::{Transport, Trust};
 
 /// Largest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -56,28 +56,35 @@ impl ControlAnswer {
 #[derive(Debug, Clone)]
 pub struct Control {
     address: Address,
-    token: Option<String>,
+    trust: Trust,
 }
 
 impl Control {
-    /// The API of the broker at `url`, `http://[user:password@]host[:port]`; `token` goes along as a bearer token.
+    /// The API of the broker at `url`, `http[s]://[user:password@]host[:port]`; `token` goes along as a bearer token, and
+    /// `trust` says whose certificates are taken for good under https.
     ///
     /// # Errors
     /// [`ClientError::Address`] when it is no such URL.
-    pub fn new(url: &str, token: Option<String>) -> Result<Self, ClientError> {
+    pub fn new(url: &str, token: Option<String>, trust: Trust) -> Result<Self, ClientError> {
         let wrong = |why: &str| ClientError::Address { uri: url.to_owned(), why: why.to_owned() };
-        let rest = match url.split_once("://") {
-            Some(("http", rest)) => rest,
-            Some(("https", _)) => {
-                return Err(wrong("https:// is not supported; reach the broker by http://, such as through a tunnel"));
+        let (scheme, rest) = match url.split_once("://") {
+            Some(("http", rest)) => ("ws", rest),
+            Some(("https", rest)) => ("wss", rest),
+            _ => {
+                return Err(wrong("a broker's address begins with http:// or https://, such as http://127.0.0.1:8765"));
             }
-            _ => return Err(wrong("a broker's address begins with http://, such as http://127.0.0.1:8765")),
         };
-        let address = Address::parse(&format!("ws://{rest}")).map_err(|error| match error {
+        let address = Address::parse(&format!("{scheme}://{rest}")).map_err(|error| match error {
             ClientError::Address { why, .. } => ClientError::Address { uri: url.to_owned(), why },
             other => other,
         })?;
-        Ok(Self { address, token })
+        Ok(Self { address: address.with_token(token), trust })
+    }
+
+    /// Whether everything goes under TLS.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.address.is_secure()
     }
 
     /// Reads `path`.
@@ -114,8 +121,7 @@ impl Control {
 
     fn request(&self, method: Method, path: &str) -> hyper::http::request::Builder {
         let mut request = Request::builder().method(method).uri(path).header(HOST, self.address.host_header());
-        let bearer = self.token.as_ref().map(|token| format!("Bearer {token}"));
-        if let Some(authorization) = bearer.or_else(|| self.address.authorization()) {
+        if let Some(authorization) = self.address.authorization() {
             request = request.header(AUTHORIZATION, authorization);
         }
         request
@@ -151,10 +157,7 @@ impl Control {
     }
 
     async fn call(&self, request: Request<Full<Bytes>>) -> Result<ControlAnswer, ClientError> {
-        let (host, port) = self.address.socket();
-        let socket = TcpStream::connect((host, port))
-            .await
-            .map_err(|source| ClientError::Connect { at: format!("{host}:{port}"), source })?;
+        let socket = Transport::open(&self.address, &self.trust).await?;
         let lost = |error: hyper::Error| ClientError::Lost(error.to_string());
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.map_err(lost)?;
@@ -183,26 +186,32 @@ mod tests {
 
     #[test]
     fn addresses_are_urls_of_brokers() {
-        for good in ["http://127.0.0.1:8765", "http://u:p%40@h:1/", "http://[::1]:9"] {
-            assert!(Control::new(good, None).is_ok(), "{good}");
+        for (good, secure) in [
+            ("http://127.0.0.1:8765", false),
+            ("http://u:p%40@h:1/", false),
+            ("http://[::1]:9", false),
+            ("https://h", true),
+        ] {
+            let control = Control::new(good, None, Trust::default()).expect(good);
+            assert_eq!(control.is_secure(), secure, "{good}");
         }
         for (bad, why) in [
-            ("https://h", "not supported"),
+            ("ftp://h", "begins with http://"),
             ("ws://h", "begins with http://"),
             ("h:1", "begins with http://"),
             ("http://h:x", "no host and port"),
         ] {
-            let error = Control::new(bad, None).expect_err(bad).to_string();
+            let error = Control::new(bad, None, Trust::default()).expect_err(bad).to_string();
             assert!(error.contains(why), "{error}");
         }
     }
 
     #[test]
     fn a_token_goes_before_a_password() {
-        let control = Control::new("http://u:p@h", Some("t".to_owned())).expect("an address");
+        let control = Control::new("http://u:p@h", Some("t".to_owned()), Trust::default()).expect("an address");
         let sent = control.request(Method::GET, "/control/v1").body(()).expect("a request");
         assert_eq!(sent.headers()["authorization"], "Bearer t");
-        let control = Control::new("http://u:p@h", None).expect("an address");
+        let control = Control::new("http://u:p@h", None, Trust::default()).expect("an address");
         let sent = control.request(Method::GET, "/control/v1").body(()).expect("a request");
         assert_eq!(sent.headers()["authorization"], "Basic dTpw");
     }

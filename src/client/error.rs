@@ -24,6 +24,14 @@ pub enum ClientError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is a broker and no secure way to it.
+    #[error("no secure connection to {at}: {why}")]
+    Insecure {
+        /// `host:port`.
+        at: String,
+        /// What is wrong, and the way out.
+        why: String,
+    },
     /// Something took too long.
     #[error("{what} took longer than {} s", .after.as_secs_f64())]
     TimedOut {
@@ -72,7 +80,11 @@ impl ClientError {
             Self::Closed(closed) => closed.is_retryable(),
             // A proxy or a broker that is just starting or stopping.
             Self::Http { status } => matches!(status, 429 | 502 | 503 | 504),
-            Self::Address { .. } | Self::Protocol(_) | Self::AnotherStream { .. } | Self::Mark(_) => false,
+            Self::Address { .. }
+            | Self::Insecure { .. }
+            | Self::Protocol(_)
+            | Self::AnotherStream { .. }
+            | Self::Mark(_) => false,
         }
     }
 }
@@ -86,7 +98,7 @@ fn hint(error: &io::Error) -> &'static str {
 
 fn status_hint(status: u16) -> &'static str {
     match status {
-        401 => "; it wants a user and password, ws://user:password@host/name",
+        401 => "; it wants a user and password, ws://user:password@host/name, or a token in STREAMCAST_TOKEN",
         403 => "; this user may not do that",
         404 => "; something else listens there",
         _ => "",

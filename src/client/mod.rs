@@ -15,6 +15,7 @@ mod input;
 mod publisher;
 mod row;
 mod subscription;
+mod transport;
 mod window;
 
 pub use address::Address;
@@ -33,4 +34,5 @@ pub use input::{Input, MAX_LINE_BYTES, read_lines};
 pub use publisher::{Publisher, Reply};
 pub use row::Row;
 pub use subscription::Subscription;
+pub use transport::Trust;
 pub use window::{Line, Outcome, Refused, Window};

@@ -40,6 +40,9 @@ pub enum TlsError {
         /// Why.
         detail: String,
     },
+    /// No connection of this host's own can be secured.
+    #[error("no TLS client can be made: {0}")]
+    Client(String),
 }
 
 /// The certificates in force. Clones are the same ones.
@@ -111,13 +114,13 @@ fn config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(|error| wrong(path, error))?.collect();
     let found = found.map_err(|error| wrong(path, error))?;
     if found.is_empty() { Err(wrong(path, "there is no certificate in it")) } else { Ok(found) }
 }
 
-fn wrong(path: &Path, detail: impl ToString) -> TlsError {
+pub(super) fn wrong(path: &Path, detail: impl ToString) -> TlsError {
     TlsError::File { path: path.to_owned(), detail: detail.to_string() }
 }
 

@@ -5,6 +5,8 @@
 
 mod files;
 mod record;
+mod roots;
 
 pub use files::{Certificates, TlsError, TlsFiles};
 pub use record::Record;
+pub use roots::client_config;

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import ssl
+import subprocess
 import unittest
 
 import websockets
 
-from broker import row, rows
-from guarded import Guarded, answers, basic, certificate, codes, greeting, request, upgrade
+from broker import A, ADAPTER, Broker, row, rows, stream
+from guarded import PASSWORD, Guarded, answers, basic, certificate, codes, greeting, request, upgrade
 
 ROWS = 30_000
 
@@ -147,6 +149,60 @@ class Tls(Secured):
         self.assertEqual(codes(await self.secret(request("GET", "/healthz"))), [200])
         ends = await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in peers), return_exceptions=True), 15)
         self.assertEqual(len(ends), 100)
+
+
+@unittest.skipUnless(shutil.which("openssl"), "makes its certificates with openssl")
+class Commands(Secured):
+    """The commands of this program that reach a broker, on their way through TLS."""
+
+    settings = {"registry.profiles.local.revision": "1"}
+
+    async def command(self, *args, token: str = "", **how) -> subprocess.CompletedProcess:
+        env = os.environ | {"STREAMCAST_TOKEN": token}
+        command = [str(ADAPTER.program()), *map(str, args)]
+        return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, env=env, **how)
+
+    async def done(self, *args, **how) -> str:
+        done = await self.command(*args, **how)
+        self.assertEqual(done.returncode, 0, (args, done.stderr))
+        return done.stdout
+
+    async def test_rows_go_through_both_ways(self):
+        user = f"ops:{PASSWORD}@"
+        await self.done("publish", f"wss://{user}localhost:{self.port}/r", "--ca", self.cert, input=row(1))
+        # The name in the certificate may be an address, and a key goes along as well as a password.
+        await self.done("publish", f"wss://127.0.0.1:{self.port}/r", "--ca", self.cert, token=self.key, input=row(2))
+        told = await self.done("subscribe", f"wss://{user}localhost:{self.port}/r?offset=0", "--ca", self.cert, "--rows", "--limit", 2)
+        self.assertEqual([json.loads(line)["id"] for line in told.splitlines()], [1, 2])
+
+    async def test_streams_are_managed(self):
+        schema = self.broker.home / "schema.json"
+        schema.write_text(json.dumps(A))
+        reach = ["--broker", f"https://ops:{PASSWORD}@localhost:{self.port}", "--ca", self.cert]
+        await self.done("remote", "create", "made", "--schema", schema, *reach)
+        self.assertIn("serving", await self.done("remote", "streams", *reach))
+        await self.done("publish", f"wss://ops:{PASSWORD}@localhost:{self.port}/made", "--ca", self.cert, input=row(1))
+
+    async def test_who_cannot_be_trusted_is_told_nothing(self):
+        uri = f"wss://ops:{PASSWORD}@localhost:{self.port}/r"
+        other, _ = certificate(self.broker.home, "other")
+        for args, status, says in [
+            (("subscribe", uri, "--wait", 30), 3, "--ca FILE"),
+            (("subscribe", uri, "--ca", other), 3, "--ca FILE"),
+            (("subscribe", uri, "--ca", self.key_file), 4, "no certificate"),
+            (("subscribe", uri, "--ca", self.broker.home / "nope"), 4, "nope"),
+            (("subscribe", uri.replace("wss:", "ws:"), "--ca", self.cert), 2, "wss://"),
+            (("publish", f"wss://localhost:{self.port}/r", "--ca", self.cert), 3, "STREAMCAST_TOKEN"),
+            (("remote", "streams", "--broker", f"https://localhost:{self.port}"), 3, "--ca FILE"),
+        ]:
+            done = await self.command(*args, input=row(9))
+            self.assertEqual(done.returncode, status, (args, done.stderr))
+            self.assertIn(says, done.stderr)
+            self.assertNotIn(PASSWORD, done.stderr)
+        # A broker that speaks no TLS.
+        async with Broker(stream("r", A)) as clear:
+            done = await self.command("subscribe", f"wss://localhost:{clear.port}/r")
+            self.assertEqual((done.returncode, "does not speak TLS" in done.stderr), (3, True), done.stderr)
 
 
 class Table(dict):
