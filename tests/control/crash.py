@@ -4,7 +4,7 @@
     ./crash.py [--kills 20] [--seed N] [--adapter PATH] [--streams 3] [--keep]
 
 Streams are declared, served, stopped, redeclared, migrated and now and then retired, while an exactly-once publisher
-writes to those that are served. Then SIGKILL. After the next start the call under way is sent again under its key:
+writes to those that are served. Then SIGKILL, while a call or its operation is under way. After the next start the call under way is sent again under its key:
 it must be accepted, whether it was before or not. Then every operation has ended well, every stream is what its last
 accepted call says, under the identity that it has had from the beginning, and every acknowledged row is there once.
 """
@@ -92,6 +92,14 @@ async def change(stream: Managed, port: int) -> None:
         await asyncio.sleep(stream.dice.random() * 0.05)
 
 
+async def until_the_kill(tasks: list, streams: list[Managed], seconds: float) -> int:
+    """Lets a life pass, and then waits for a moment at which something is under way. How many operations are."""
+    await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+    while all(stream.call is None for stream in streams) and not any(task.done() for task in tasks):
+        await asyncio.sleep(0.001)
+    return sum(stream.call is not None for stream in streams)
+
+
 async def cancelled(tasks: list) -> None:
     """Until all have ended: a wait that is just over swallows a cancellation."""
     while not all(task.done() for task in tasks):
@@ -116,18 +124,20 @@ async def verdict(streams: list[Managed], rows: list[Rows], port: int) -> None:
 async def run(args, work: Path) -> dict:
     dice = random.Random(args.seed)
     server = Server(Adapter(str(args.adapter)), work / "root", dict(OPTIONS))
-    counts = {"kills": 0, "calls": 0, "rows": 0}
+    counts = {"kills": 0, "operations cut short": 0, "changes": 0, "rows": 0}
     streams = [Managed(f"s{n}", dice) for n in range(args.streams)]
     rows = [Rows(stream) for stream in streams]
+    before = {"changes": 0, "rows": 0}
     await server.start()
     try:
         for kill in range(args.kills):
             if all(stream.desired == "retired" for stream in streams):
+                before = {key: counts[key] for key in ("changes", "rows")}
                 streams = [Managed(f"s{kill}-{n}", dice) for n in range(args.streams)]
                 rows = [Rows(stream) for stream in streams]
             tasks = [asyncio.create_task(change(stream, server.port)) for stream in streams]
             tasks += [asyncio.create_task(written.publish(server.port)) for written in rows]
-            await asyncio.wait(tasks, timeout=dice.uniform(0.01, args.life), return_when=asyncio.FIRST_EXCEPTION)
+            under_way = await until_the_kill(tasks, streams, dice.uniform(0.01, args.life))
             server.kill()
             await cancelled(tasks)
             for task in tasks:
@@ -136,8 +146,9 @@ async def run(args, work: Path) -> dict:
             await server.start()
             await verdict(streams, rows, server.port)
             counts["kills"] += 1
-            counts["calls"] = sum(stream.revision for stream in streams)
-            counts["rows"] = sum(written.acked for written in rows)
+            counts["operations cut short"] += under_way
+            counts["changes"] = before["changes"] + sum(stream.revision for stream in streams)
+            counts["rows"] = before["rows"] + sum(written.acked for written in rows)
         check(await server.stop() == 0, "the broker did not stop in order")
     finally:
         server.kill()
@@ -149,7 +160,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--streams", type=int, default=3)
-    parser.add_argument("--life", type=float, default=0.8, help="seconds of the longest life")
+    parser.add_argument("--life", type=float, default=0.4, help="seconds of the longest life")
     parser.add_argument("--adapter", type=Path, default=HERE.parent / "conformance" / "adapter")
     parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
