@@ -45,7 +45,7 @@ fn a_wrong_command_line_ends_with_2() {
         (&["--cores", "3-1"], "runs backwards"),
         (&["--log", "loud"], "no log level"),
         (&["subscribe", "http://127.0.0.1/r"], "begins with ws://"),
-        (&["subscribe", "wss://127.0.0.1/r"], "wss:// is not supported"),
+        (&["subscribe", "ws://127.0.0.1/r", "--ca", "ca.pem"], "--ca is for addresses"),
         (&["subscribe", "ws://127.0.0.1/r", "--where", "x=1"], "not valid JSON"),
         (&["subscribe", "ws://127.0.0.1/r?where=[1]"], "a filter is a JSON object"),
         (&["subscribe", "ws://127.0.0.1/r", "--offset", "first"], "or `earliest`"),
