@@ -13,7 +13,7 @@ use streamcast_perf::scenario::Scenario;
 
 /// Open-loop load generator for streamcast servers and their peers.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = EXIT_STATUS)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -58,7 +58,8 @@ enum Command {
 
 #[derive(Args)]
 struct How {
-    /// Peers to measure instead of the scenario's, separated by commas.
+    /// Peers to measure instead of the scenario's, separated by commas. A case with peers of its own is measured with those
+    /// of them that are named here.
     #[arg(long, value_delimiter = ',')]
     peer: Option<Vec<String>>,
     /// A case to measure instead of all; may be given again.
@@ -92,6 +93,9 @@ struct How {
     #[arg(long, default_value_t = 1.0)]
     time_scale: f64,
 }
+
+const EXIT_STATUS: &str = "Exit status: 0 measured without doubt; 2 some figure is in doubt (messages lost, connections \
+dropped, a peer failed), which the report tells; 1 nothing measured. perf/README.md tells how things are measured.";
 
 const FLOOR: &str = include_str!("../scenarios/floor.toml");
 
