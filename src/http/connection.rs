@@ -19,6 +19,7 @@ use super::activity::Activity;
 use super::caller::PeerAddress;
 use super::handed::HandedSocket;
 use super::routes::App;
+use super::spelled::Spelled;
 
 /// A connection on its way from a shard.
 pub struct Adopted {
@@ -48,14 +49,14 @@ pub async fn serve(app: Arc<App>, adopted: Adopted, stopping: watch::Receiver<Op
         }
     };
     let Some(certificates) = &app.settings.certificates else {
-        return converse(app, TokioIo::new(socket), from, activity, stopping).await;
+        return converse(app, socket, from, activity, stopping).await;
     };
     // A handshake is what comes before the first request: it has the time of a head.
     let handshake = TlsAcceptor::from(certificates.current()).accept(socket);
     match tokio::time::timeout(limits.head_timeout, handshake).await {
         Ok(Ok(secured)) => {
             activity.answered(Instant::now());
-            converse(app, TokioIo::new(secured), from, activity, stopping).await;
+            converse(app, secured, from, activity, stopping).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, ?peer, "a TLS handshake failed"),
         Err(_) => tracing::debug!(?peer, "a TLS handshake took too long"),
@@ -65,7 +66,7 @@ pub async fn serve(app: Arc<App>, adopted: Adopted, stopping: watch::Receiver<Op
 /// Answers the requests of a connection from an address, which may be the control API's.
 async fn converse<S>(
     app: Arc<App>,
-    socket: TokioIo<S>,
+    socket: S,
     (peer, by_control_address): (Option<IpAddr>, bool),
     activity: Arc<Activity>,
     mut stopping: watch::Receiver<Option<Instant>>,
@@ -92,7 +93,7 @@ async fn converse<S>(
         .max_buf_size(limits.max_head_bytes.max(8_192))
         .max_headers(limits.max_header_count)
         .header_read_timeout(None)
-        .serve_connection(socket, service)
+        .serve_connection(TokioIo::new(Spelled::new(socket)), service)
         .with_upgrades();
     let mut connection = pin!(connection);
     let mut asked_to_end = false;

@@ -21,6 +21,7 @@ mod process;
 mod routes;
 mod server;
 mod settings;
+mod spelled;
 mod stats;
 mod upgrade;
 

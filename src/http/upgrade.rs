@@ -17,6 +17,7 @@ use super::caller::Caller;
 use super::errors::{method_not_allowed, text, with_header};
 use super::handed::HandedSocket;
 use super::settings;
+use super::spelled::Spelled;
 use crate::auth::{Action, Pass, Resource, without_ticket};
 use crate::wire;
 
@@ -125,15 +126,16 @@ async fn hand_back(upgrade: OnUpgrade, head: settings::UpgradeHead, on_upgrade: 
     let Ok(upgraded) = upgrade.await else {
         return; // The peer left before the answer was written.
     };
-    let parted = match upgraded.downcast::<TokioIo<HandedSocket>>() {
-        Ok(parts) => parts.io.into_inner().into_parts().map(|(socket, unread)| {
-            let leftover = [parts.read_buf.to_vec(), unread].concat();
-            (socket, leftover, None)
-        }),
-        Err(upgraded) => match upgraded.downcast::<TokioIo<TlsStream<HandedSocket>>>() {
+    let parted = match upgraded.downcast::<TokioIo<Spelled<HandedSocket>>>() {
+        Ok(parts) => {
+            let (socket, held) = parts.io.into_inner().into_parts();
+            socket.into_parts().map(|(socket, unread)| (socket, [parts.read_buf.to_vec(), held, unread].concat(), None))
+        }
+        Err(upgraded) => match upgraded.downcast::<TokioIo<Spelled<TlsStream<HandedSocket>>>>() {
             Ok(parts) => {
-                let (socket, keys) = parts.io.into_inner().into_inner();
-                part_encrypted(socket, keys, parts.read_buf.to_vec())
+                let (secured, held) = parts.io.into_inner().into_parts();
+                let (socket, keys) = secured.into_inner();
+                part_encrypted(socket, keys, [parts.read_buf.to_vec(), held].concat())
             }
             Err(_) => Err(std::io::Error::other("it is not one that was handed over")),
         },
