@@ -44,8 +44,9 @@ pub const MAX_SCAN: Duration = Duration::from_secs(2);
 /// How long an insert waits for room in the writer's queue.
 pub const MAX_QUEUE_WAIT: Duration = Duration::from_secs(5);
 
-/// Requests that wait for rows, or follow a stream, at the same time.
-pub const MAX_WAITERS: usize = 4_096;
+/// Requests that wait for rows, or follow a stream, at the same time: three quarters of the HTTP connections there may
+/// be, so that waiting readers never keep everybody else out.
+pub const MAX_WAITERS: usize = 768;
 
 /// Bytes of bodies that are read or under way at the same time, over all requests.
 pub const MAX_BODIES_BYTES: usize = 256 << 20;

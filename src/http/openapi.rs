@@ -1,12 +1,17 @@
 //! The description of the HTTP API for machines, `/openapi.json`: made from the routes themselves.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use axum::routing::get;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{InfoBuilder, OpenApi as Document, SecurityRequirement};
+use utoipa::openapi::{
+    ContentBuilder, InfoBuilder, OpenApi as Document, Ref, RefOr, Response as ApiResponse, ResponseBuilder,
+    SecurityRequirement,
+};
 
 use super::batches::BatchesApi;
 use super::control::ControlApi;
@@ -44,6 +49,25 @@ fn describe() -> Document {
     document
 }
 
+/// What any request may be answered before it is looked at (docs/security.md).
+pub const AT_THE_GATE: &[(u16, &str)] =
+    &[(401, "authentication_required"), (403, "forbidden"), (429, "too_many_failures"), (503, "broker_unavailable")];
+
+/// One answer a status, whose description is the list of its codes and whose body is the schema `envelope`.
+pub fn refusals(envelope: &str, codes: &[(u16, &str)]) -> BTreeMap<String, RefOr<ApiResponse>> {
+    let mut by_status: BTreeMap<u16, BTreeSet<&str>> = BTreeMap::new();
+    for (status, code) in codes {
+        by_status.entry(*status).or_default().insert(code);
+    }
+    let described = by_status.into_iter().map(|(status, codes)| {
+        let codes: Vec<String> = codes.into_iter().map(|code| format!("`{code}`")).collect();
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(envelope))).build();
+        let response = ResponseBuilder::new().description(codes.join(", ")).content("application/json", content);
+        (status.to_string(), response.build().into())
+    });
+    described.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,7 +94,22 @@ mod tests {
         let put = document.paths.paths["/control/v1/streams/{name}"].put.as_ref().expect("a put");
         let statuses: Vec<&str> = put.responses.responses.keys().map(String::as_str).collect();
         let expected =
-            ["200", "202", "400", "401", "403", "404", "409", "412", "413", "415", "422", "428", "429", "500", "503"];
+            ["200", "202", "400", "401", "403", "409", "412", "413", "415", "422", "428", "429", "500", "503"];
         assert_eq!(statuses, expected);
+    }
+
+    #[test]
+    fn every_refusal_of_the_registry_is_described_somewhere() {
+        let text = describe().to_json().expect("a document");
+        for fault in crate::registry::Fault::ALL {
+            assert!(text.contains(&format!("`{}`", fault.code())), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_status_lists_its_codes_once() {
+        let described = refusals("E", &[(409, "b"), (400, "c"), (409, "a"), (409, "b")]);
+        let RefOr::T(conflict) = &described["409"] else { panic!("a reference") };
+        assert_eq!((described.len(), conflict.description.as_str()), (2, "`a`, `b`"));
     }
 }

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::header::{HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER};
 use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
 
 use crate::auth::{Action, Resource};
 use crate::batches::{ApiError, Service};
@@ -12,19 +13,16 @@ use crate::http::errors::{json, with_header};
 /// An answer, or why there is none.
 pub type Answer = Result<Response<Body>, ApiError>;
 
-/// The response of an answer.
-pub fn respond(answer: Answer) -> Response<Body> {
-    let error = match answer {
-        Ok(response) => return response,
-        Err(error) => error,
-    };
-    let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let response = json(status, error.body());
-    match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            with_header(response, RETRY_AFTER, HeaderValue::from_static("1"))
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response<Body> {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let response = json(status, self.body());
+        match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                with_header(response, RETRY_AFTER, HeaderValue::from_static("1"))
+            }
+            _ => response,
         }
-        _ => response,
     }
 }
 

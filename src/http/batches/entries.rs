@@ -11,9 +11,9 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::{Answer, too_large};
+use super::call::Call;
 use super::follow;
 use super::query::Query;
-use super::routes::Call;
 use super::streams::find;
 use crate::auth::Action;
 use crate::batches::limits::{DEFAULT_PAGE_ROWS, MAX_BODY_BYTES, MAX_PAGE_ROWS, MAX_WAIT};
@@ -29,9 +29,9 @@ const INLINE_ANSWER_BYTES: usize = 256 << 10;
 const INLINE_ENTRIES: u32 = 2_000;
 
 /// Inserts entries.
-pub async fn insert(call: &Call, name: &str, body: Body) -> Answer {
-    let stream = find(call, Action::DataPublish, name)?;
-    let (_room, body) = collect_large(call, body).await?;
+pub async fn insert(call: Call, body: Body) -> Answer {
+    let stream = find(&call, Action::DataPublish)?;
+    let (_room, body) = collect_large(&call, body).await?;
     let (inserted, list) = call.service.insert(&stream, body).await?;
     let answer = if list && inserted.count > INLINE_ENTRIES {
         let stream = stream.clone();
@@ -63,8 +63,8 @@ pub async fn collect(body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
 }
 
 /// Reads entries: a page, a stream of lines or record batches, or events for as long as the reader stays.
-pub async fn read(call: &Call, name: &str) -> Answer {
-    let stream = find(call, Action::DataRead, name)?;
+pub async fn read(call: Call) -> Answer {
+    let stream = find(&call, Action::DataRead)?;
     let query = Query::read(call.query.as_deref(), &["after", "limit", "where", "wait"])?;
     let accept = call.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let form = Form::of(accept);
@@ -75,15 +75,15 @@ pub async fn read(call: &Call, name: &str) -> Answer {
     };
     let wait = Duration::from_secs_f64(query.seconds("wait", MAX_WAIT.as_secs_f64())?);
     match form {
-        Form::Page => page(call, &stream, &wanted, Instant::now() + wait).await,
+        Form::Page => page(&call, &stream, &wanted, Instant::now() + wait).await,
         Form::Events => {
             if let Some(last) = call.headers.get("last-event-id") {
                 let last = last.to_str().map_err(|_| ApiError::cursor())?;
                 wanted.after = Some(stream.position(last)?);
             }
-            follow::events(call, stream, wanted).await
+            follow::events(&call, stream, wanted).await
         }
-        Form::RecordBatches if query.get("limit").is_none() => follow::record_batches(call, stream, wanted).await,
+        Form::RecordBatches if query.get("limit").is_none() => follow::record_batches(&call, stream, wanted).await,
         Form::RecordBatches => {
             let found = call.service.read_or_wait(&stream, &wanted, Instant::now() + wait).await?;
             let cursor = found.next.map(|next| stream.tokens.cursor(next));
@@ -95,7 +95,7 @@ pub async fn read(call: &Call, name: &str) -> Answer {
             };
             Ok(follow::with_cursor(follow::no_store(typed(StatusCode::OK, follow::RECORD_BATCHES, bytes)), cursor))
         }
-        Form::Lines if query.get("limit").is_none() => follow::lines(call, stream, wanted).await,
+        Form::Lines if query.get("limit").is_none() => follow::lines(&call, stream, wanted).await,
         Form::Lines => {
             let found = call.service.read_or_wait(&stream, &wanted, Instant::now() + wait).await?;
             let mut out = Vec::new();

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 
 use super::answer::Answer;
-use super::routes::Call;
+use super::call::Call;
 use crate::batches::follow::Follower;
 use crate::batches::limits::MAX_PAGE_ROWS;
 use crate::batches::read::Wanted;

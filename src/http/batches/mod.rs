@@ -1,11 +1,13 @@
 //! The batch API over HTTP (docs/batches.md): `/v1/streams` and below.
 
 mod answer;
+mod call;
 mod entries;
 mod erasures;
 mod follow;
 mod openapi;
 mod query;
+mod refusals;
 mod routes;
 mod streams;
 

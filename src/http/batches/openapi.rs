@@ -1,11 +1,8 @@
 //! The batch API for machines. The types here are only described, never made: answers are written as text.
 #![expect(dead_code, reason = "they are shapes of documents that others write")]
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
-use utoipa::{IntoResponses, OpenApi, ToSchema};
+use utoipa::{OpenApi, ToSchema};
 
 use super::routes;
 
@@ -169,27 +166,4 @@ pub struct BatchErrorBody {
     message: String,
     #[schema(nullable = false)]
     details: Option<Map<String, Value>>,
-}
-
-/// What every call may answer instead.
-pub struct Refusals;
-
-impl IntoResponses for Refusals {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let refusals = [
-            (400, "The request is not what it has to be"),
-            (401, "The caller has to show who it is"),
-            (403, "The caller may not do this"),
-            (404, "There is no such stream"),
-            (409, "It does not fit what is there"),
-            (410, "It is not there any more"),
-            (413, "It is more than one request may carry"),
-            (422, "Entries or a schema do not fit"),
-            (429, "Too much at once"),
-            (503, "Nothing that the request did"),
-        ];
-        let content = || ContentBuilder::new().schema(Some(Ref::from_schema_name("BatchError"))).build();
-        let answer = |text| ResponseBuilder::new().description(text).content("application/json", content()).build();
-        refusals.into_iter().map(|(status, text): (u16, &str)| (status.to_string(), answer(text).into())).collect()
-    }
 }

@@ -8,9 +8,10 @@ use axum::http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, allow, allow_managing};
+use super::call::Call;
 use super::entries::collect;
 use super::query::Query;
-use super::routes::{Call, PREFIX};
+use super::routes::PREFIX;
 use crate::auth::{Action, Resource};
 use crate::batches::body::object;
 use crate::batches::limits::MAX_LISTED;
@@ -25,7 +26,7 @@ const MAX_SMALL_BYTES: usize = 1 << 20;
 const DEFAULT_LISTED: usize = 100;
 
 /// A page of the list of streams, by name.
-pub fn list(call: &Call) -> Answer {
+pub fn list(call: Call) -> Answer {
     let query = Query::read(call.query.as_deref(), &["limit", "after"])?;
     let limit = query.count("limit", DEFAULT_LISTED, MAX_LISTED)?;
     let after = query.get("after").unwrap_or_default();
@@ -41,7 +42,7 @@ pub fn list(call: &Call) -> Answer {
 }
 
 /// Creates a stream.
-pub async fn create(call: &Call, body: Body) -> Answer {
+pub async fn create(call: Call, body: Body) -> Answer {
     let body = collect(body, MAX_SMALL_BYTES).await?;
     let mut members = object(&body)?;
     let name = match members.shift_remove("name") {
@@ -69,8 +70,8 @@ pub async fn create(call: &Call, body: Body) -> Answer {
 }
 
 /// Gives a stream another validator.
-pub async fn change(call: &Call, name: &str, body: Body) -> Answer {
-    let stream = find_managed(call, name)?;
+pub async fn change(call: Call, body: Body) -> Answer {
+    let stream = find_managed(&call)?;
     let body = collect(body, MAX_SMALL_BYTES).await?;
     let mut members = object(&body)?;
     let Some(value) = members.shift_remove("validator") else {
@@ -82,8 +83,8 @@ pub async fn change(call: &Call, name: &str, body: Body) -> Answer {
 }
 
 /// Deletes a stream.
-pub async fn delete(call: &Call, name: &str) -> Answer {
-    let stream = find_managed(call, name)?;
+pub async fn delete(call: Call) -> Answer {
+    let stream = find_managed(&call)?;
     call.service.delete(&stream).await?;
     let answer = json!({"id": stream.id, "name": stream.served.name, "state": "deleting"});
     Ok(errors::json(StatusCode::ACCEPTED, answer.to_string()))
@@ -105,7 +106,8 @@ fn refuse_rest(members: &Map<String, Value>) -> Result<(), ApiError> {
 }
 
 /// The stream of a name or id, if the caller may manage it.
-pub fn find_managed(call: &Call, name: &str) -> Result<Arc<Stream>, ApiError> {
+pub fn find_managed(call: &Call) -> Result<Arc<Stream>, ApiError> {
+    let name = call.stream.as_str();
     let manage = |name: &str| allow_managing(&call.service, &call.caller, &call.headers, name);
     if crate::batches::name::uuid_of(name).is_none() {
         manage(name)?;
@@ -120,13 +122,14 @@ pub fn find_managed(call: &Call, name: &str) -> Result<Arc<Stream>, ApiError> {
 }
 
 /// One stream.
-pub fn one(call: &Call, name: &str) -> Answer {
-    let stream = find(call, Action::DataRead, name)?;
+pub fn one(call: Call) -> Answer {
+    let stream = find(&call, Action::DataRead)?;
     Ok(errors::json(StatusCode::OK, view(&stream).to_string()))
 }
 
 /// The stream of a name or id, if the caller may do this to it. Who may not is told so before it is looked for.
-pub fn find(call: &Call, action: Action, name: &str) -> Result<Arc<Stream>, ApiError> {
+pub fn find(call: &Call, action: Action) -> Result<Arc<Stream>, ApiError> {
+    let name = call.stream.as_str();
     if crate::batches::name::uuid_of(name).is_none() {
         allow(&call.caller, action, name)?;
         return call.service.find(name);

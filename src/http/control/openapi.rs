@@ -9,6 +9,7 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Schema as ApiSchema};
 use utoipa::{IntoParams, IntoResponses, OpenApi, ToSchema};
 
+use crate::http::openapi::{AT_THE_GATE, refusals};
 use crate::registry::Fault;
 
 /// The control API's part of the document.
@@ -305,6 +306,15 @@ impl IntoParams for Preconditions {
 /// The two answers to an accepted change.
 pub struct Accepted;
 
+/// The answer to an accepted migration, which always changes something.
+pub struct AcceptedMigration;
+
+impl IntoResponses for AcceptedMigration {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        Accepted::responses().into_iter().filter(|(status, _)| status == "202").collect()
+    }
+}
+
 impl IntoResponses for Accepted {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         let about = [("200", "It is so already; nothing was changed"), ("202", "Kept, and being done")];
@@ -321,47 +331,59 @@ impl IntoResponses for Accepted {
     }
 }
 
-/// What every call can be refused with.
-pub struct ReadFaults;
+macro_rules! refusals {
+    ($(#[$about:meta] $name:ident: [$($list:expr),*], $($fault:ident),+;)+) => {$(
+        #[$about]
+        pub struct $name;
 
-impl IntoResponses for ReadFaults {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        faults(&[Fault::AuthenticationRequired, Fault::Forbidden, Fault::BrokerUnavailable, Fault::InternalError])
-    }
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                let lists: &[&[Fault]] = &[$($list,)* &[$(Fault::$fault),+]];
+                let faults = lists.concat();
+                let codes: Vec<_> = faults.into_iter().map(Fault::answer).collect();
+                refusals("ErrorEnvelope", &[AT_THE_GATE, codes.as_slice()].concat())
+            }
+        }
+    )+};
 }
 
-/// What a change can be refused with.
-pub struct MutationFaults;
+/// What every change can be refused with.
+const CHANGE: &[Fault] = &[
+    Fault::IdempotencyKeyRequired,
+    Fault::InvalidIdempotencyKey,
+    Fault::JsonRequired,
+    Fault::BodyTooLarge,
+    Fault::InvalidJson,
+    Fault::ControlBusy,
+    Fault::ControlEnded,
+    Fault::StaticStream,
+    Fault::ManagementDisabled,
+    Fault::IdempotencyMismatch,
+    Fault::BrokerStopping,
+    Fault::InvalidName,
+    Fault::PreconditionRequired,
+    Fault::PreconditionFailed,
+    Fault::TransitionPending,
+    Fault::HistoryPrefixProtected,
+    Fault::OperationQueueFull,
+    Fault::InternalError,
+];
 
-impl IntoResponses for MutationFaults {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let reads = [
-            Fault::UnknownOperation,
-            Fault::InvalidPagination,
-            Fault::CollectionChanged,
-            Fault::ProfileRevisionChanged,
-        ];
-        let mutations: Vec<Fault> = Fault::ALL.into_iter().filter(|fault| !reads.contains(fault)).collect();
-        faults(&mutations)
-    }
-}
-
-/// One answer a status, with the codes it may carry.
-fn faults(faults: &[Fault]) -> BTreeMap<String, RefOr<Response>> {
-    let mut codes: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-    for fault in faults {
-        codes.entry(fault.status()).or_default().push(format!("`{}`", fault.code()));
-    }
-    codes
-        .into_iter()
-        .map(|(status, mut codes)| {
-            codes.dedup();
-            let response = ResponseBuilder::new()
-                .description(codes.join(", "))
-                .content("application/json", json_content("ErrorEnvelope"));
-            (status.to_string(), RefOr::T(response.build()))
-        })
-        .collect()
+refusals! {
+    /// Of asking what the broker is.
+    Asked: [], Forbidden, BrokerUnavailable;
+    /// Of listing streams.
+    Listed: [], InvalidPagination, CollectionChanged, ProfileRevisionChanged, BrokerUnavailable;
+    /// Of asking after a stream.
+    Viewed: [], UnknownStream, ProfileRevisionChanged, BrokerUnavailable;
+    /// Of asking after an operation.
+    Followed: [], UnknownOperation, BrokerUnavailable;
+    /// Of declaring.
+    Defined: [CHANGE], InvalidDeclaration, MustBeStopped, MigrationRequired, ImmutableStorage;
+    /// Of wishing for a state.
+    Desired: [CHANGE], UnknownStream, InvalidDesired, RetiredStream, UnboundStream;
+    /// Of migrating.
+    Migrated: [CHANGE], UnknownStream, InvalidMigration, InvalidDeclaration, IdentityMismatch, MustBeStopped;
 }
 
 fn json_content(schema: &str) -> utoipa::openapi::Content {

@@ -52,7 +52,7 @@ async fn only_post() -> Response<Body> {
     summary = "What this broker is and can do",
     responses(
         (status = 200, description = "Names, bounds, storage profiles", body = super::openapi::Capabilities),
-        super::openapi::ReadFaults,
+        super::openapi::Asked,
     )
 )]
 pub(super) async fn capabilities(State(registry): State<Registry>, caller: Caller) -> Response<Body> {
@@ -75,9 +75,7 @@ pub(super) async fn capabilities(State(registry): State<Registry>, caller: Calle
     ),
     responses(
         (status = 200, description = "A page", body = super::openapi::StreamPage),
-        (status = 400, description = "`invalid_pagination`", body = super::openapi::ErrorEnvelope),
-        (status = 409, description = "`collection_changed`, `profile_revision_changed`", body = super::openapi::ErrorEnvelope),
-        super::openapi::ReadFaults,
+        super::openapi::Listed,
     )
 )]
 pub(super) async fn list(State(registry): State<Registry>, caller: Caller, uri: Uri) -> Response<Body> {
@@ -101,9 +99,7 @@ pub(super) async fn list(State(registry): State<Registry>, caller: Caller, uri: 
     responses(
         (status = 200, description = "The stream", body = super::openapi::StreamView,
             headers(("ETag" = String, description = "The revision in quotes"))),
-        (status = 404, description = "`unknown_stream`", body = super::openapi::ErrorEnvelope),
-        (status = 409, description = "`profile_revision_changed`", body = super::openapi::ErrorEnvelope),
-        super::openapi::ReadFaults,
+        super::openapi::Viewed,
     )
 )]
 pub(super) async fn view(State(registry): State<Registry>, caller: Caller, uri: Uri) -> Response<Body> {
@@ -125,8 +121,7 @@ pub(super) async fn view(State(registry): State<Registry>, caller: Caller, uri: 
     params(("id" = String, Path, description = "The operation, as the answer to the change names it")),
     responses(
         (status = 200, description = "The operation", body = super::openapi::OperationView),
-        (status = 404, description = "`unknown_operation`", body = super::openapi::ErrorEnvelope),
-        super::openapi::ReadFaults,
+        super::openapi::Followed,
     )
 )]
 pub(super) async fn operation(State(registry): State<Registry>, caller: Caller, uri: Uri) -> Response<Body> {
@@ -152,7 +147,7 @@ pub(super) async fn operation(State(registry): State<Registry>, caller: Caller, 
         super::openapi::Preconditions,
     ),
     request_body = super::openapi::Declaration,
-    responses(super::openapi::Accepted, super::openapi::MutationFaults)
+    responses(super::openapi::Accepted, super::openapi::Defined)
 )]
 pub(super) async fn define(State(registry): State<Registry>, caller: Caller, request: Request<Body>) -> Response<Body> {
     mutate(registry, &caller, request, Kind::Definition).await
@@ -169,7 +164,7 @@ pub(super) async fn define(State(registry): State<Registry>, caller: Caller, req
         super::openapi::Preconditions,
     ),
     request_body = super::openapi::DesiredState,
-    responses(super::openapi::Accepted, super::openapi::MutationFaults)
+    responses(super::openapi::Accepted, super::openapi::Desired)
 )]
 pub(super) async fn desire(State(registry): State<Registry>, caller: Caller, request: Request<Body>) -> Response<Body> {
     mutate(registry, &caller, request, Kind::Desired).await
@@ -186,7 +181,7 @@ pub(super) async fn desire(State(registry): State<Registry>, caller: Caller, req
         super::openapi::Preconditions,
     ),
     request_body = super::openapi::Migration,
-    responses(super::openapi::Accepted, super::openapi::MutationFaults)
+    responses(super::openapi::AcceptedMigration, super::openapi::Migrated)
 )]
 pub(super) async fn migrate(
     State(registry): State<Registry>,

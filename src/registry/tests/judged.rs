@@ -1,5 +1,7 @@
 //! Every refusal of wire.md section 11.4, checks 8 to 15, and that the earlier check comes first.
 
+use super::super::judge::{Known, judge};
+use super::super::record::State;
 use super::super::{Call, Change, Fault, Kind, Receipt, Registry};
 use super::fleet::{Fleet, declaration, json, open, settings, work};
 use crate::schema::json::Json;
@@ -280,4 +282,26 @@ fn a_host_that_changes_a_profile_is_noticed() {
     rig.registry = Registry::open(rig.root.path(), changed).expect("a registry");
     assert_eq!(rig.registry.view("a").map(drop), Err(Fault::ProfileRevisionChanged));
     assert_eq!(rig.registry.list(10, None, |_| true).map(drop), Err(Fault::ProfileRevisionChanged));
+}
+
+#[test]
+fn a_broker_that_stops_between_two_checks_says_so() {
+    let rig = Rig::new();
+    let body = declaration("");
+    let judged = |closing| {
+        let change =
+            Change { name: "a", kind: Kind::Definition, body: &body, if_match: None, if_none_match: Some("*") };
+        let known = Known {
+            rules: &rig.registry.0.settings.rules,
+            guarded: false,
+            record: None,
+            pending: None,
+            state: State::Unknown,
+            others_pending: 0,
+            max_pending: 1,
+            closing,
+        };
+        judge(change, known, "id".to_owned()).map(drop)
+    };
+    assert_eq!((judged(true), judged(false)), (Err(Fault::BrokerStopping), Ok(())));
 }
