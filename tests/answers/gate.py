@@ -1,0 +1,65 @@
+"""What any request may be answered before anybody looks at it."""
+
+import asyncio
+
+from guarded_broker import ONE_ROW, Guarded
+
+FILLED = {"name": "a", "stream": "t", "id": "0" * 32}
+BODY = {"name": "a", "entries": [ONE_ROW], "where": {"id": 1}, "validator": None}
+
+#: Checks of credentials that may wait (src/auth/pool.rs), and the threads that make them.
+WAITING = 512 + 2
+
+
+def requests(broker: Guarded):
+    """A request of every operation."""
+    for method, path in broker.ledger.operations():
+        yield method, path.format(**FILLED), None if method in ("GET", "DELETE") else {}
+
+
+async def who_may_not() -> None:
+    async with Guarded() as broker:
+        for request in requests(broker):
+            answer = await broker.wants(401, "authentication_required", *request, user=None)
+            assert answer.headers["www-authenticate"] == 'Basic realm="streamcast", charset="UTF-8"'
+            await broker.wants(403, "forbidden", *request, headers={"Origin": "https://elsewhere.example"})
+            if request[:2] != ("GET", "/v1/streams"):
+                # Such a list is empty for them.
+                method, target, body = request
+                await broker.wants(403, "forbidden", method, target, BODY if body is not None else None, user="nobody")
+        assert (await broker.ask("GET", "/v1/streams", user="nobody")).json["streams"] == []
+
+
+async def who_failed_too_often() -> None:
+    async with Guarded(failures=3) as broker:
+        for n in range(3):
+            await broker.wants(401, "authentication_required", "GET", "/v1/streams", headers={"Authorization": f"Bearer wrong-{n}"})
+        for request in requests(broker):
+            await broker.wants(429, "too_many_failures", *request)
+
+
+async def who_finds_the_gate_busy() -> None:
+    """More passwords than can be looked at, each of them another one."""
+    async with Guarded() as broker:
+        wanted = set(broker.ledger.operations())
+        for turn in range(5):
+            storm = [guess(broker, f"{turn}-{n}") for n in range(WAITING + 200)]
+            tasks = [asyncio.create_task(one) for one in storm]
+            await asyncio.sleep(0.3)
+            asked = [(broker.ledger.operation(method, target), broker.ask(method, target, body, user=f"u-{turn}-{n}"))
+                     for n, (method, target, body) in enumerate(requests(broker))]
+            answers = await asyncio.gather(*(ask for _, ask in asked))
+            wanted -= {operation for (operation, _), answer in zip(asked, answers) if answer.code == "broker_unavailable"}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            if not wanted:
+                return
+        raise AssertionError(f"never busy: {wanted}")
+
+
+async def guess(broker: Guarded, user: str) -> None:
+    try:
+        await broker.ask("GET", "/v1/streams", user=user)
+    except OSError:
+        pass
