@@ -1,5 +1,5 @@
-//! A connection whose first request may spell its target as the shards take it: with quotes, braces and letters beyond
-//! ASCII as they are. They are escaped before hyper, which refuses them, sees them; what they mean stays the same.
+//! A connection whose first request may spell its target as the shards take it: with quotes and letters beyond ASCII in
+//! its query as they are. They are escaped before hyper, which refuses them, sees them; what they mean stays the same.
 
 use std::io;
 use std::pin::Pin;
@@ -88,9 +88,10 @@ fn respelled(line: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(line.len());
     out.extend_from_slice(method);
     out.push(b' ');
-    for byte in target {
+    let query = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
+    for (at, byte) in target.iter().enumerate() {
         match byte {
-            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.. => {
+            b'"' | b'<' | b'>' | b'`' | 0x80.. if at > query => {
                 let digit = |half: u8| b"0123456789ABCDEF"[usize::from(half)];
                 out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
             }
@@ -111,7 +112,8 @@ mod tests {
     #[test]
     fn only_the_target_changes_and_only_where_it_has_to() {
         for (line, spelled) in [
-            ("GET /r?where={\"a\":\"<é>\"} HTTP/1.1\r", "GET /r?where=%7B%22a%22:%22%3C%C3%A9%3E%22%7D HTTP/1.1\r"),
+            ("GET /r?where={\"a\":\"<é>\"} HTTP/1.1\r", "GET /r?where={%22a%22:%22%3C%C3%A9%3E%22} HTTP/1.1\r"),
+            ("GET /{\"é\"} HTTP/1.1\r", "GET /{\"é\"} HTTP/1.1\r"),
             ("GET /r?where=%7B%22a%22%3A1%7D&x='*~ HTTP/1.1\r", "GET /r?where=%7B%22a%22%3A1%7D&x='*~ HTTP/1.1\r"),
             ("GET /{ } HTTP/1.1", "GET /{ } HTTP/1.1"),
             ("GET /{", "GET /{"),
@@ -123,9 +125,9 @@ mod tests {
 
     #[tokio::test]
     async fn however_it_is_cut_everything_arrives() {
-        let (head, rest) = ("GET /{} HTTP/1.1\r\nHost: {x}\r\n\r\n", "GET /{} HTTP/1.1\r\n".repeat(600));
+        let (head, rest) = ("GET /?<> HTTP/1.1\r\nHost: <x>\r\n\r\n", "GET /?<> HTTP/1.1\r\n".repeat(600));
         let sent = format!("{head}{rest}");
-        let wanted = sent.replacen("/{}", "/%7B%7D", 1);
+        let wanted = sent.replacen("/?<>", "/?%3C%3E", 1);
         for size in [1, 7, 4096, 1 << 20] {
             let (inner, mut peer) = tokio::io::duplex(64);
             let sent = sent.clone();
