@@ -13,7 +13,7 @@ use crate::journal::Deleted;
 use crate::session::now_us;
 
 /// How long a step of background work that failed is left alone.
-const TRY_AGAIN: Duration = Duration::from_secs(30);
+pub(super) const TRY_AGAIN: Duration = Duration::from_secs(30);
 
 impl Service {
     /// Creates a stream and serves it.
@@ -101,13 +101,8 @@ impl Service {
         for deleted in deleted {
             tokio::spawn(Arc::clone(self).clear(deleted));
         }
-        if !unpurged.is_empty() {
-            let service = Arc::clone(self);
-            tokio::spawn(async move {
-                for (stream, marker) in unpurged {
-                    service.purge(stream, marker).await;
-                }
-            });
+        for stream in unpurged {
+            self.purge(stream);
         }
     }
 
@@ -133,33 +128,5 @@ impl Service {
         self.apart(move || directory.clear(&owned)).await?;
         let stream_id = deleted.stream_id.clone();
         self.errand(move |office| office.note_deleted(&stream_id, now_us())).await
-    }
-
-    /// Takes the bytes of erased rows away, until they are gone.
-    pub(super) async fn purge(&self, stream: u32, marker: i64) {
-        let mut from = Some(i64::MIN);
-        while let Some(at) = from {
-            match self.errand(move |office| office.purge_step(stream, marker, at)).await {
-                Ok(next) => {
-                    from = next;
-                    tokio::task::yield_now().await;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, stream, marker, "erased rows cannot be purged yet");
-                    tokio::time::sleep(TRY_AGAIN).await;
-                }
-            }
-        }
-        let first = self.errand(move |office| office.first_erased(stream, marker)).await.ok().flatten();
-        if let (Some(first), Some(name)) = (first, self.name_of(stream))
-            && self.directory().sealed_rows(&name, first, marker)
-        {
-            // Nobody is given them, but their bytes are in files that were sealed before.
-            tracing::info!(stream = name, marker, "erased rows are gone from the journal and left in sealed files");
-            return;
-        }
-        if let Err(error) = self.errand(move |office| office.note_purged(stream, marker, now_us())).await {
-            tracing::warn!(%error, stream, marker, "a purge cannot be noted; it is done again at the next start");
-        }
     }
 }

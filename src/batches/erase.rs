@@ -108,8 +108,7 @@ impl Service {
                 if !marker.duplicate {
                     // The marker takes an offset as well.
                     stream.left_out.fetch_add(i64::from(marker.records) + 1, Relaxed);
-                    let service = Arc::clone(self);
-                    tokio::spawn(async move { service.purge(id, marker.offset).await });
+                    self.purge(id);
                 }
                 Ok(marker)
             }

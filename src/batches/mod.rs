@@ -13,6 +13,7 @@ pub mod error;
 pub mod follow;
 pub mod limits;
 pub mod name;
+mod purge;
 pub mod read;
 pub mod render;
 mod scan;

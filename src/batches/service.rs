@@ -17,6 +17,7 @@ use super::body::{self, InsertBody};
 use super::error::ApiError;
 use super::limits::{INLINE_BODY_BYTES, MAX_BODIES_BYTES, MAX_PARSING, MAX_QUEUE_WAIT};
 use super::name;
+use super::purge::Purges;
 use super::render::Inserted;
 use super::token::Tokens;
 use super::validator::Validator;
@@ -61,8 +62,11 @@ pub trait Directory: Send + Sync {
     /// 409 if others than the batch API decide about the stream.
     fn delete(&self, stream: &ServedStream) -> Result<Deleted, ApiError>;
 
-    /// Whether sealed files have rows of a stream with offsets of `from..until`, or may have.
-    fn sealed_rows(&self, stream: &str, from: i64, until: i64) -> bool;
+    /// Rows of a stream were erased: its files and its table are to be purged of them.
+    fn purge_soon(&self, stream: u32);
+
+    /// The latest erasure of a stream of whose rows, and of those of all erasures before it, no file has any.
+    fn purged_through(&self, stream: u32) -> Option<i64>;
 
     /// Takes away what a deleted stream has left outside of the journal. Waits for the disk.
     ///
@@ -144,6 +148,7 @@ pub struct Service {
     telemetry: Arc<Telemetry>,
     known: RwLock<HashMap<u32, Arc<Stream>>>,
     pub(super) recorded: Mutex<Recorded>,
+    pub(super) purges: Purges,
     bodies: Arc<Semaphore>,
     parsing: Arc<Semaphore>,
 }
@@ -167,6 +172,7 @@ impl Service {
             telemetry,
             known: RwLock::default(),
             recorded: Mutex::new(recorded),
+            purges: Purges::default(),
             bodies: Arc::new(Semaphore::new(MAX_BODIES_BYTES / BODY_UNIT_BYTES)),
             parsing: Arc::new(Semaphore::new(MAX_PARSING)),
         }
@@ -404,11 +410,6 @@ impl Service {
             }
             Err(_) => Err(ApiError::unavailable("the broker stops")),
         }
-    }
-
-    /// The name of a stream in service, by its number in the journal.
-    pub(super) fn name_of(&self, stream: u32) -> Option<String> {
-        self.directory.catalog().of_journal(stream).map(|served| served.name.clone())
     }
 
     /// The streams of the broker.

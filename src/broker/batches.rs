@@ -12,12 +12,14 @@ use super::streams::Streams;
 use crate::batches::{ApiError, Directory};
 use crate::config::StreamConfig;
 use crate::journal::{Deleted, JournalError};
+use crate::lake::life::{Gone, delete_published};
 use crate::session::{Catalog, ServedStream, now_us};
 
 /// How long the peers of a stream that is deleted may take to leave.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where the directories of deleted streams wait to be removed, below the data root. No stream is called like it.
+/// Where the directories of deleted streams wait to be removed, below the data root: `<UUID>/<name>`. No stream is
+/// called like it.
 const TRASH: &str = ".deleted";
 
 impl Directory for Streams {
@@ -47,6 +49,7 @@ impl Directory for Streams {
         let declared = StreamConfig { durable: true, ..StreamConfig::new(name, schema.cloned()) };
         self.start(&declared).map_err(|error| match error {
             BrokerError::Served { .. } => taken(),
+            BrokerError::Deleting { .. } => ApiError::unavailable(error.to_string()),
             BrokerError::Reserved { .. } | BrokerError::Journal(JournalError::Name(_)) => {
                 ApiError::new(400, "invalid_name", error.to_string())
             }
@@ -62,6 +65,14 @@ impl Directory for Streams {
                 409,
                 "stream_is_configured",
                 format!("the stream {name:?} is declared in the broker's configuration, which decides about it"),
+            ));
+        }
+        let guards = self.config().registry.as_ref().map(|registry| &registry.history_guards);
+        if guards.is_some_and(|guards| guards.iter().any(|guard| guard.name == *name)) {
+            return Err(ApiError::new(
+                409,
+                "stream_is_configured",
+                format!("the broker's configuration guards the history of the stream {name:?}"),
             ));
         }
         let (Some(journal_id), Some(stream_id)) = (stream.journal_id, stream.stream_id.clone()) else {
@@ -88,13 +99,24 @@ impl Directory for Streams {
         Ok(deleted)
     }
 
-    fn sealed_rows(&self, stream: &str, from: i64, until: i64) -> bool {
-        let logs = self.lake().catalog().logs(stream);
-        logs.iter().flat_map(|log| &log.files).any(|file| file.start < until && file.end > from)
+    fn purge_soon(&self, stream: u32) {
+        self.lake().purge_soon(stream);
+    }
+
+    fn purged_through(&self, stream: u32) -> Option<i64> {
+        self.lake().purged_through(stream)
     }
 
     fn clear(&self, deleted: &Deleted) -> Result<(), ApiError> {
         self.move_away(deleted)?;
+        let gone = Gone {
+            stream: &deleted.name,
+            stream_id: &deleted.stream_id,
+            home: &self.trash(deleted),
+            was: &self.root().join(&deleted.name),
+        };
+        let published = self.lake().block_on(delete_published(self.lake().store(), &gone));
+        published.map_err(|error| ApiError::unavailable(error.to_string()))?;
         match std::fs::remove_dir_all(self.trash(deleted)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(ApiError::unavailable(error.to_string())),
             _ => Ok(()),
@@ -123,11 +145,11 @@ impl Streams {
     fn move_away(&self, deleted: &Deleted) -> Result<(), ApiError> {
         let fail = |error: std::io::Error| ApiError::unavailable(format!("cannot move a deleted stream away: {error}"));
         let home = self.root().join(&deleted.name);
-        let trash = self.trash(deleted);
+        let trash = self.trash(deleted).join(&deleted.name);
         if self.record(&deleted.name).map_err(|error| failed(&error))?.is_some() || trash.exists() {
             return Ok(());
         }
-        std::fs::create_dir_all(self.root().join(TRASH)).map_err(fail)?;
+        std::fs::create_dir_all(self.trash(deleted)).map_err(fail)?;
         match std::fs::rename(&home, &trash) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(fail(error)),
             _ => Ok(()),

@@ -56,6 +56,15 @@ pub enum BrokerError {
     /// The files and tables behind the journal.
     #[error(transparent)]
     Mover(#[from] MoverError),
+    /// What an earlier stream of the name has published is still being deleted.
+    #[error(
+        "the tables of the stream {name:?} that was deleted are still where this one's are to be; try again when they \
+         are gone"
+    )]
+    Deleting {
+        /// Its name.
+        name: String,
+    },
     /// The address of the control API.
     #[error("the control API cannot listen on {address}: {source}; name another with --control-listen")]
     ControlAddress {

@@ -166,6 +166,12 @@ impl Streams {
         if self.find(&declared.name).is_some() {
             return Err(BrokerError::Served { name: declared.name.clone() });
         }
+        if declared.published.is_some() {
+            let name = declared.name.clone();
+            if self.errand(move |office| office.is_deleting(&name))?? {
+                return Err(BrokerError::Deleting { name: declared.name.clone() });
+            }
+        }
         let schema = build::compile(declared)?;
         let (record, counters) = match build::spec(declared, schema.as_ref()) {
             None => (None, build::counters_of(declared, None)),

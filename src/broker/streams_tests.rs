@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Broker;
 use super::error::BrokerError;
+use crate::batches::Directory;
 use crate::client::{Address, ClientError, Options, Publisher, Reply, Subscription};
 use crate::config::{Config, StreamConfig};
 
@@ -121,4 +122,40 @@ fn a_declaration_that_differs_from_the_log_is_refused_and_changes_nothing() {
     assert_eq!(running.refused("one"), 4404);
     running.streams().start(&declared("one")).expect("as it was");
     assert_eq!(running.publish("one", 1), 1);
+}
+
+#[test]
+fn what_a_deleted_stream_has_published_elsewhere_goes_and_nothing_else() {
+    let running = Running::start();
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let prefix = format!("file://{}", elsewhere.path().display());
+    let declared = |name: &str| StreamConfig { published: Some(prefix.clone()), ..declared(name) };
+    let there = |name: &str| elsewhere.path().join(name).join(name).join("metadata/version-hint.text").exists();
+    for name in ["x", "x-v2", "x2"] {
+        running.streams().start(&declared(name)).expect("started");
+        running.publish(name, 1);
+        running.streams().lake().flush(name).expect("published");
+        assert!(there(name), "{name}");
+    }
+    // Somebody else's file, in the same directory.
+    let other = elsewhere.path().join("x/other.txt");
+    std::fs::write(&other, "mine").expect("written");
+    let served = running.streams().find("x").expect("served");
+    let streams: &dyn Directory = running.streams();
+    let deleted = streams.delete(&served).expect("deleted");
+    assert!(there("x"), "its table goes in the background");
+    let again = running.streams().start(&declared("x"));
+    assert!(matches!(again, Err(BrokerError::Deleting { .. })), "its table is still there");
+    for _ in 0..2 {
+        streams.clear(&deleted).expect("cleared");
+        assert!(!elsewhere.path().join("x/x").exists() && there("x-v2") && there("x2") && other.exists());
+    }
+    let stream_id = deleted.stream_id.clone();
+    running.streams().errand(move |office| office.note_deleted(&stream_id, 1)).expect("asked").expect("noted");
+    running.streams().start(&declared("x")).expect("the place is free");
+    assert_eq!(running.publish("x", 1), 1);
+    // Whoever clears it again, late, leaves the new one alone.
+    streams.clear(&deleted).expect("cleared");
+    running.streams().lake().flush("x").expect("published");
+    assert!(there("x"));
 }

@@ -51,7 +51,7 @@ impl Place<'_> {
             published: live.published.as_deref().unwrap_or_default(),
             start_offset: live.start_offset,
             replay_published: self.declared.replay_published || retired,
-            // Nothing of a retired stream moves any more.
+            // Nothing of a retired stream moves any more, but what is erased goes.
             settings: MoverSettings { maintain: settings.maintain && !retired, ..settings },
             counters: Arc::clone(counters),
         })?;
@@ -85,6 +85,8 @@ pub(super) fn migrate_declared(config: &Config) -> Result<(), BrokerError> {
 pub fn mover_settings(lake: &config::Lake) -> MoverSettings {
     MoverSettings {
         maintain: lake.maintain,
+        // Whoever moves rows by hand does not erase by hand.
+        purge: true,
         flush_every: lake.flush_every,
         seal_every: lake.seal_every,
         publish_every: lake.publish_every,

@@ -1,10 +1,11 @@
 //! Streams that come from elsewhere, and ends that move without rows: what a restore and a bulk load leave in the journal.
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use super::error::JournalError;
 use super::registry::Journal;
 use super::{records, sql};
+use crate::stream::holes::{Erasure, Hole};
 use crate::stream::name::check_durable_name;
 use crate::stream::record::StreamRecord;
 
@@ -27,8 +28,10 @@ pub struct Adopted {
     pub first_offset: i64,
     /// Where the current log starts, if the stream was migrated.
     pub floor: Option<i64>,
-    /// The first of the offsets that are left out for ever: the end of what is known.
-    pub skipped_from: i64,
+    /// Offsets before the next row's that hold no row.
+    pub holes: Vec<Hole>,
+    /// The erasures that left some of them; what holds their rows' bytes is looked for again.
+    pub erasures: Vec<Erasure>,
     /// The offset of the next row.
     pub end_offset: i64,
     /// The stamp of the last row that is known, in microseconds; later ones are not below it.
@@ -79,12 +82,7 @@ impl Journal {
                 ],
                 |row| row.get(0),
             )?;
-            if adopted.skipped_from < adopted.end_offset {
-                transaction.execute(
-                    "INSERT OR REPLACE INTO skipped (stream, first_offset, end_offset) VALUES (?1, ?2, ?3)",
-                    params![id, adopted.skipped_from, adopted.end_offset],
-                )?;
-            }
+            write_holes(&transaction, id, adopted)?;
             let there = self.streams.iter().any(|record| i64::from(record.id) == id);
             if let (false, Ok(id)) = (there, u32::try_from(id)) {
                 transaction.execute_batch(&sql::create_batches(id))?;
@@ -142,6 +140,21 @@ impl Journal {
     }
 }
 
+fn write_holes(connection: &Connection, id: i64, adopted: &Adopted) -> rusqlite::Result<()> {
+    let mut hole = connection.prepare_cached(
+        "INSERT OR REPLACE INTO skipped (stream, first_offset, end_offset, marker) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    for Hole { first, end, marker } in &adopted.holes {
+        hole.execute(params![id, first, end, marker])?;
+    }
+    let mut erasure = connection
+        .prepare_cached("INSERT OR REPLACE INTO erasures (stream, marker, records, ts_us) VALUES (?1, ?2, ?3, ?4)")?;
+    for Erasure { marker, records, ts_us } in &adopted.erasures {
+        erasure.execute(params![id, marker, records, ts_us])?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +170,11 @@ mod tests {
             exactly_once: true,
             first_offset: 1,
             floor: Some(5),
-            skipped_from: 9,
+            holes: vec![
+                Hole { first: 3, end: 5, marker: Some(8) },
+                Hole { first: 9, end: end_offset.max(10), marker: None },
+            ],
+            erasures: vec![Erasure { marker: 8, records: 2, ts_us: 70 }],
             end_offset,
             last_ts_us: Some(77),
         }

@@ -88,6 +88,16 @@ impl Office<'_> {
         Ok(found.optional().map_err(fail)?.is_some())
     }
 
+    /// Whether something of a deleted stream of this name is left.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn is_deleting(&self, name: &str) -> Result<bool, JournalError> {
+        let fail = |source| JournalError::Sql { action: "read deletions", path: self.path.to_owned(), source };
+        let sql = "SELECT 1 FROM deleted WHERE name = ?1 AND purged_us IS NULL LIMIT 1";
+        Ok(self.connection.query_row(sql, [name], |_| Ok(())).optional().map_err(fail)?.is_some())
+    }
+
     /// Deletes some rows and receipts of a deleted stream; true while there are more.
     ///
     /// # Errors

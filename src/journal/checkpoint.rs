@@ -241,6 +241,16 @@ impl Checkpointer {
         self.shared.broken.load(Ordering::Acquire)
     }
 
+    /// Whether the log may begin anew now.
+    pub(super) fn may_renew(&self) -> bool {
+        !self.is_broken() && !self.is_running()
+    }
+
+    /// Beginning the log anew failed.
+    pub(super) fn renewal_failed(&self, error: &rusqlite::Error) {
+        self.shared.failed(error);
+    }
+
     /// Asks for a pass if anything is left to move.
     pub(super) fn when_idle(&mut self) {
         if self.pages > self.moved_pages() && !self.is_running() && !self.is_broken() {

@@ -2,6 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use crate::stream::holes::Hole;
+
 /// The holes of a stream, asked for ascending offsets.
 pub(super) struct Holes<'c> {
     connection: &'c Connection,
@@ -54,6 +56,16 @@ pub(super) fn is_erased(connection: &Connection, stream: u32, offset: i64) -> ru
          ORDER BY first_offset DESC LIMIT 1",
     )?;
     Ok(statement.query_row(params![stream, offset], |row| row.get(0)).optional()?.unwrap_or(false))
+}
+
+/// All holes of a stream, in order.
+pub(super) fn all(connection: &Connection, stream: u32) -> rusqlite::Result<Vec<Hole>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT first_offset, end_offset, marker FROM skipped WHERE stream = ?1 ORDER BY first_offset",
+    )?;
+    let holes =
+        statement.query_map([stream], |row| Ok(Hole { first: row.get(0)?, end: row.get(1)?, marker: row.get(2)? }))?;
+    holes.collect()
 }
 
 /// How many offsets of every stream are in holes.

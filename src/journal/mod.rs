@@ -23,6 +23,7 @@ mod lock;
 mod office;
 mod page;
 mod plan;
+mod purge;
 pub mod reader;
 mod receipts;
 mod records;

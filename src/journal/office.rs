@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
+use super::checkpoint::Checkpointer;
 use super::error::JournalError;
 use super::plan::StreamState;
+use super::settings::JournalSettings;
 use super::{receipts, records};
 use crate::stream::record::{StreamRecord, StreamSpec};
 use crate::telemetry::StreamCounters;
@@ -41,6 +43,9 @@ pub struct Office<'a> {
     pub(super) path: &'a Path,
     pub(super) streams: &'a mut Vec<StreamState>,
     pub(super) index: &'a mut HashMap<u32, usize>,
+    /// Who keeps the write-ahead log short.
+    pub(super) checkpointer: &'a mut Checkpointer,
+    pub(super) settings: &'a JournalSettings,
     /// To be set when a COMMIT has failed.
     pub(super) commit_failed: &'a mut bool,
     /// Streams whose ends have moved without rows: number, end, stamp.

@@ -17,7 +17,7 @@ use super::sql::{self, JOURNAL_FILE};
 use super::store::Store;
 use super::succession::{self, Begin};
 use super::writer::Writer;
-use super::{erase, holes, receipts, records};
+use super::{holes, purge, receipts, records};
 use crate::stream::name::check_durable_name;
 use crate::stream::record::{StreamRecord, StreamSpec};
 use crate::telemetry::{StreamCounters, Telemetry};
@@ -49,8 +49,8 @@ pub struct Recorded {
     pub validators: HashMap<u32, (u64, Option<String>)>,
     /// How many offsets hold no row.
     pub left_out: HashMap<u32, i64>,
-    /// Erasures whose rows may not be gone yet: stream and marker.
-    pub unpurged: Vec<(u32, i64)>,
+    /// Streams with erasures whose rows may not be gone yet.
+    pub unpurged: Vec<u32>,
     /// Streams that are no more.
     pub deleted: Vec<Deleted>,
 }
@@ -259,7 +259,7 @@ impl Journal {
         Ok(Recorded {
             validators: self.validators()?,
             left_out: holes::totals(&self.connection).map_err(fail)?.into_iter().collect(),
-            unpurged: erase::unpurged(&self.connection).map_err(fail)?,
+            unpurged: purge::unpurged(&self.connection).map_err(fail)?,
             deleted: change::deleted(&self.connection).map_err(fail)?,
         })
     }

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::erase;
 use super::error::JournalError;
 use super::holes::{self, Holes};
 use super::scan::{ScanError, scan};
 use super::sql;
+use crate::stream::holes::{Erasure, Hole};
 
 /// A connection for reading rows in bulk. Every call is one short transaction.
 pub struct RowReader {
@@ -97,6 +99,50 @@ impl RowReader {
     /// When SQLite refuses.
     pub fn skipped_between(&self, stream: u32, start: i64, end: i64) -> Result<u64, JournalError> {
         holes::between(&self.connection, stream, start, end).map_err(|source| self.failed(source))
+    }
+
+    /// Tells of ascending offsets whether they are in holes.
+    pub fn in_hole(&self, stream: u32) -> impl FnMut(i64) -> Result<bool, JournalError> + use<'_> {
+        let mut holes = Holes::new(&self.connection, stream);
+        move |offset| holes.contains(offset).map_err(|source| self.failed(source))
+    }
+
+    /// Where the last hole of a stream ends; it moves with every erasure.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn last_hole(&self, stream: u32) -> Result<Option<i64>, JournalError> {
+        let sql = "SELECT max(end_offset) FROM skipped WHERE stream = ?1 AND first_offset =
+                   (SELECT max(first_offset) FROM skipped WHERE stream = ?1)";
+        let last = self.connection.query_row(sql, [stream], |row| row.get(0));
+        last.map_err(|source| self.failed(source))
+    }
+
+    /// The latest erasure of a stream that is not purged.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn last_unpurged(&self, stream: u32) -> Result<Option<i64>, JournalError> {
+        // Purges are noted from the first erasure on.
+        let sql = "SELECT marker, purged_us IS NULL FROM erasures WHERE stream = ?1 ORDER BY marker DESC LIMIT 1";
+        let last = self.connection.query_row(sql, [stream], |row| Ok((row.get(0)?, row.get::<_, bool>(1)?)));
+        let last = last.optional().map_err(|source| self.failed(source))?;
+        Ok(last.filter(|(_, unpurged)| *unpurged).map(|(marker, _)| marker))
+    }
+
+    /// All holes of a stream, in order, and its erasures, as they were at one moment.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn holes(&self, stream: u32) -> Result<(Vec<Hole>, Vec<Erasure>), JournalError> {
+        let read = || -> rusqlite::Result<_> {
+            let transaction = self.connection.unchecked_transaction()?;
+            let holes = holes::all(&transaction, stream)?;
+            let erasures = erase::all(&transaction, stream)?;
+            transaction.finish()?;
+            Ok((holes, erasures))
+        };
+        read().map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: rusqlite::Error) -> JournalError {

@@ -142,6 +142,8 @@ fn configure_writer(connection: &Connection, settings: &JournalSettings) -> rusq
     // The log keeps its length, so commits overwrite instead of extending.
     connection.pragma_update_and_check(None, "journal_size_limit", -1, |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", -((settings.cache_bytes / 1024).max(64) as i64))?;
+    // What is deleted within a page that is written anyway is overwritten with zeros there.
+    connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))?;
     // References are documentation for people; the writer keeps them true.
     connection.pragma_update(None, "foreign_keys", false)?;
     Ok(())

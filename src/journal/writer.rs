@@ -374,11 +374,22 @@ impl Worker {
             Some(After::Note(a, b, c)) => self.sink.note(a, b, c),
             Some(After::Errand(errand)) => {
                 let mut moved = Vec::new();
+                let settings = self.store.settings.clone();
                 self.store.lend(|connection, path, commit_failed| {
-                    let (streams, index) = (&mut self.streams, &mut self.index);
-                    let moved = &mut moved;
-                    errand.run(&mut Office { connection, path, streams, index, commit_failed, moved });
+                    let (streams, index, checkpointer) = (&mut self.streams, &mut self.index, &mut self.checkpointer);
+                    let (settings, moved) = (&settings, &mut moved);
+                    errand.run(&mut Office {
+                        connection,
+                        path,
+                        streams,
+                        index,
+                        checkpointer,
+                        settings,
+                        commit_failed,
+                        moved,
+                    });
                 });
+                self.tend_log();
                 if !moved.is_empty() {
                     // Blocks without frames: nobody gets anything, and everybody knows where the streams end.
                     let empty = |end| Arc::new(Block { end_offset: Some(end), ..Block::default() });

@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O, reads a clock or starts a thread; time, stored facts and outcomes are arguments.
 
+pub mod holes;
 pub mod marks;
 pub mod name;
 pub mod offsets;

@@ -119,7 +119,7 @@ class Place:
         return {"document": self.shape(), "rows": self.rows(), "end": report["end_offset"], "marks": self.mark()}
 
 
-async def served(place: Place, schema, published, retired=False):
+async def served(place: Place, schema, published, retired=False, ahead=0):
     """A broker serves the root: the next row gets the next offset, and a replay has what it should."""
     end = json.loads(call("show", "r", "--root", place.root, "--json").stdout)["end_offset"]
     stream = {"name": "r", "schema": schema, "durable": True, "exactly_once": True, "replay_published": True, "max_replay": None}
@@ -135,7 +135,7 @@ async def served(place: Place, schema, published, retired=False):
         else:
             row = {"id": 900} | ({"price": 1.5} if "price" in schema["properties"] else {})
             subprocess.run([PROGRAM, "publish", "--quiet", uri], input=json.dumps(row) + "\n", text=True, check=True, timeout=30)
-        first = max(place.logs()[-1]["start_offset"], 1)
+        first = max(place.logs()[-1]["start_offset"], 1) + ahead
         lines = subprocess.run(
             [PROGRAM, "subscribe", uri, "--offset", "0", "--limit", "1"], capture_output=True, text=True, timeout=30
         ).stdout
@@ -176,6 +176,8 @@ class Case:
     """A command, what it is run on, and what it makes of it."""
 
     schema, published, retired = A, False, False
+    # Offsets without rows at the beginning of the last log.
+    ahead = 0
 
     def __init__(self, place: Place):
         self.place = place
@@ -327,6 +329,61 @@ class Restore(Case):
         call(*self.command(), fine=(0, 2))
 
 
+class Purge(Case):
+    """Erased rows leave the table: those of a file that loses some, and those of one that loses all."""
+
+    erased = [*range(3, 9), *range(ROWS // 2 + 1, ROWS + 1)]
+
+    def prepare(self):
+        super().prepare()
+        call("flush", "r", "--root", self.place.root)
+        self.erase()
+
+    def erase(self):
+        """What the writer writes for an erasure."""
+        with sqlite3.connect(self.place.root / "journal.db") as journal:
+            (marker,) = journal.execute("SELECT end_offset FROM streams").fetchone()
+            holes = [(offset, offset + 1, marker) for offset in [*self.erased, marker]]
+            journal.executemany("INSERT INTO skipped (stream, first_offset, end_offset, marker) VALUES (1, ?, ?, ?)", holes)
+            journal.execute("INSERT INTO erasures (stream, marker, records, ts_us) VALUES (1, ?, ?, 1)", (marker, len(self.erased)))
+            journal.execute("UPDATE streams SET end_offset = end_offset + 1")
+        journal.close()
+
+    def command(self):
+        return "maintain", "r", "--root", self.place.root
+
+    def left(self):
+        return [row for row in PUBLISHED if row[0] not in self.erased]
+
+    def readable(self):
+        rows = self.place.rows()
+        check(set(self.left()) <= set(rows) <= set(PUBLISHED), f"the tables have {rows}")
+
+    def result(self):
+        state = super().result()
+        check(state["rows"] == self.left(), f"the tables have {state['rows']}")
+        holes = json.loads((self.place.root / "r" / "r.metadata" / "holes.json").read_text())
+        return state | {"holes": holes["holes"]}
+
+
+class PurgeFinished(Purge):
+    """The same in a log that is over, whose rows are counted in the manifest."""
+
+    schema, published, ahead = B, True, 1
+
+    def erase(self):
+        call(*Migrate.command(self))
+        super().erase()
+
+    def result(self):
+        import pyarrow.parquet
+
+        state = super().result()
+        # The plain copy may be older until a broker starts.
+        manifest = pyarrow.parquet.read_table(self.place.document_path().parent / self.place.document()["manifest"]).to_pylist()
+        return state | {"counts": [row["record_count"] for row in manifest]}
+
+
 CASES = {
     "migrate": Migrate,
     "migrate-published": MigrateElsewhere,
@@ -338,6 +395,8 @@ CASES = {
     "retain-cut-off": CutOff,
     "retain-delete": Delete,
     "restore": Restore,
+    "purge": Purge,
+    "purge-finished": PurgeFinished,
 }
 
 
@@ -359,7 +418,7 @@ def run(name, kind, place, every):
             for key, value in wanted.items():
                 check(got[key] == value, f"{key} differs:\n      got  {got[key]}\n      want {value}")
             if number % every == 0 or number == len(steps):
-                asyncio.run(served(place, case.schema, case.published, case.retired))
+                asyncio.run(served(place, case.schema, case.published, case.retired, case.ahead))
         except Exception as error:  # the next step may be fine
             failures.append(f"{name}: killed after step {number} ({step}): {type(error).__name__}: {error}")
     return len(steps), failures

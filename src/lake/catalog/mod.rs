@@ -5,6 +5,7 @@
 //! views, so that a replay never waits for a merge.
 
 mod error;
+mod purges;
 mod rows;
 mod sql;
 mod store;

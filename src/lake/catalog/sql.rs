@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::error::CatalogError;
+use super::purges;
 
 /// The catalog's file below the data root.
 pub const CATALOG_FILE: &str = "lake.db";
@@ -14,7 +15,8 @@ pub const CATALOG_FILE: &str = "lake.db";
 const APPLICATION_ID: i32 = 0x7363_756c;
 
 /// The steps from an empty file to the current format; format `n` is what the first `n` steps make.
-const FORMATS: [&str; 1] = ["
+const FORMATS: [&str; 2] = [
+    "
     CREATE TABLE meta (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         writer_epoch INTEGER NOT NULL
@@ -62,7 +64,9 @@ const FORMATS: [&str; 1] = ["
         log INTEGER NOT NULL,
         due_us INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-"];
+",
+    purges::TABLES,
+];
 
 /// Opens the catalog and brings it to the current format. The data root's lock keeps other processes away.
 pub(super) fn open(path: &Path) -> Result<Connection, CatalogError> {
@@ -95,6 +99,8 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // What is known of the values in a file goes with the file.
+    connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())

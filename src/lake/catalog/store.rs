@@ -50,6 +50,8 @@ pub struct Intent {
     pub tier: Tier,
     /// Where it is, if it is there.
     pub path: PathBuf,
+    /// The offsets that it is for: those of the files that it is to replace.
+    pub range: (i64, i64),
     /// What it holds, once it was complete and a table was about to be told of it.
     pub file: Option<DataFile>,
     /// When it was noted, in microseconds.
@@ -166,8 +168,8 @@ impl Catalog {
     /// When SQLite refuses or the path is not UTF-8.
     pub fn describe_intent(&self, path: &Path, file: &DataFile) -> Result<(), CatalogError> {
         let relative = self.relative(path)?;
-        let sql = "UPDATE intents SET description = ?2, start_offset = ?3, end_offset = ?4 WHERE path = ?1";
-        let values = params![relative, rows::description(file), file.start, file.end];
+        let sql = "UPDATE intents SET description = ?2 WHERE path = ?1";
+        let values = params![relative, rows::description(file)];
         self.lock().execute(sql, values).map(|_| ()).map_err(self.fail("describe a file"))
     }
 
@@ -190,8 +192,10 @@ impl Catalog {
     pub fn intents(&self) -> Result<Vec<Intent>, CatalogError> {
         let connection = self.lock();
         let read = || -> rusqlite::Result<Vec<_>> {
-            let mut statement = connection
-                .prepare("SELECT log, tier, path, description, created_us FROM intents ORDER BY created_us")?;
+            let mut statement = connection.prepare(
+                "SELECT log, tier, path, description, created_us, start_offset, end_offset FROM intents
+                          ORDER BY created_us",
+            )?;
             let rows = statement.query_map([], |row| {
                 let path: String = row.get(2)?;
                 let description: Option<String> = row.get(3)?;
@@ -201,6 +205,7 @@ impl Catalog {
                     path: rows::absolute(&self.root, &path),
                     file: description.as_deref().and_then(rows::parse_description),
                     created_us: row.get(4)?,
+                    range: (row.get(5)?, row.get(6)?),
                 })
             })?;
             rows.collect()
@@ -236,19 +241,28 @@ impl Catalog {
         })
     }
 
-    /// Puts `new`, which follow each other, in the place of the files within their range. What these leave behind is
+    /// Puts `new`, which follow each other, in the place of the files within `range`. What these leave behind is
     /// deleted from `due_us` on, but for files that the table had: those go when the table lets go of them.
     ///
     /// # Errors
     /// When SQLite refuses, or files reach over the ends of the range.
-    pub fn replace(&self, log: LogId, new: &[NewFile], due_us: i64) -> Result<Arc<LogView>, CatalogError> {
+    pub fn replace(
+        &self,
+        log: LogId,
+        range: (i64, i64),
+        new: &[NewFile],
+        due_us: i64,
+    ) -> Result<Arc<LogView>, CatalogError> {
         let Some(view) = self.log(log) else {
             return Err(CatalogError::NoLog { stream: String::new(), log: format!("{}", log.0) });
         };
-        let (Some(first), Some(last)) = (new.first(), new.last()) else { return Ok(view) };
-        let (start, end) = (first.file.start, last.file.end);
+        let (start, end) = range;
         let old: Vec<_> = view.files.iter().filter(|file| file.end > start && file.start < end).cloned().collect();
-        if old.is_empty() || !old.iter().all(|file| file.start >= start && file.end <= end) {
+        let inside = |from: i64, until: i64| from >= start && until <= end;
+        if old.is_empty()
+            || !old.iter().all(|file| inside(file.start, file.end))
+            || !new.iter().all(|new| inside(new.file.start, new.file.end))
+        {
             let why = "it does not replace whole files".to_owned();
             return Err(CatalogError::Misfit { log: view.name.clone(), start, end, why });
         }
@@ -328,6 +342,8 @@ impl Catalog {
             for sql in [
                 "DELETE FROM files WHERE log = ?1",
                 "DELETE FROM intents WHERE log = ?1",
+                "DELETE FROM purges WHERE log = ?1",
+                "DELETE FROM condemned WHERE log = ?1",
                 "DELETE FROM logs WHERE id = ?1",
             ] {
                 transaction.execute(sql, [log.0])?;

@@ -92,10 +92,12 @@ fn a_merged_file_takes_the_place_of_whole_files_and_what_is_left_waits_to_be_del
     catalog.describe_intent(&path, &merged.file).expect("described");
     assert_eq!(catalog.intents().expect("read")[0].file, Some(merged.file.clone()));
     for (start, end) in [(1, 8), (2, 9), (13, 20)] {
-        let error = catalog.replace(log, &[remote(dir.path(), start, end)], 0).expect_err("no whole files");
+        let error =
+            catalog.replace(log, (start, end), &[remote(dir.path(), start, end)], 0).expect_err("no whole files");
         assert!(matches!(error, CatalogError::Misfit { .. }), "{error}");
     }
-    let view = catalog.replace(log, &[merged], 1).expect("replaced");
+    let range = (merged.file.start, merged.file.end);
+    let view = catalog.replace(log, range, &[merged], 1).expect("replaced");
     assert_eq!(ranges(&view), [(1, 9, true, true), (9, 13, true, false)]);
     assert_eq!(catalog.intents().expect("read"), []);
     let due: Vec<_> = catalog.due_trash(10).expect("read").into_iter().map(|trash| trash.uri).collect();

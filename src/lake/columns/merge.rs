@@ -60,6 +60,20 @@ fn place(unnamed: Unnamed) -> Result<DataFile, ColumnsError> {
 }
 
 fn copy(input: &Source, layout: &Layout, outputs: &mut Outputs<'_>) -> Result<(), ColumnsError> {
+    for_each_batch(input, layout, |rows| {
+        for rows in slices(&rows, outputs.options) {
+            outputs.write(rows)?;
+        }
+        Ok(())
+    })
+}
+
+/// Gives the rows of a file in the order of their offsets.
+pub(super) fn for_each_batch(
+    input: &Source,
+    layout: &Layout,
+    mut take: impl FnMut(RecordBatch) -> Result<(), ColumnsError>,
+) -> Result<(), ColumnsError> {
     let damaged = |why: String| ColumnsError::file(input.name(), why);
     let mut batches = guarded(|| Ordered::open(input.clone(), layout, i64::MIN, i64::MAX)).map_err(damaged)?;
     loop {
@@ -73,13 +87,19 @@ fn copy(input: &Source, layout: &Layout, outputs: &mut Outputs<'_>) -> Result<()
                 }
             }
         });
-        let Some(rows) = next.map_err(damaged)? else { return Ok(()) };
-        let row_bytes = (batch_bytes(&rows) / rows.num_rows().max(1) as u64).max(1);
-        let step = (outputs.options.row_group_bytes / 8 / row_bytes).clamp(1, SLICE_ROWS) as usize;
-        for start in (0..rows.num_rows()).step_by(step) {
-            outputs.write(rows.slice(start, step.min(rows.num_rows() - start)))?;
+        match next.map_err(damaged)? {
+            Some(rows) => take(rows)?,
+            None => return Ok(()),
         }
     }
+}
+
+/// Cuts a batch into pieces so small that row groups end where they should.
+pub(super) fn slices(rows: &RecordBatch, options: &WriteOptions) -> impl Iterator<Item = RecordBatch> + use<> {
+    let row_bytes = (batch_bytes(rows) / rows.num_rows().max(1) as u64).max(1);
+    let step = (options.row_group_bytes / 8 / row_bytes).clamp(1, SLICE_ROWS) as usize;
+    let rows = rows.clone();
+    (0..rows.num_rows()).step_by(step).map(move |start| rows.slice(start, step.min(rows.num_rows() - start)))
 }
 
 /// The files that are being made.

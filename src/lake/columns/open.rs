@@ -160,6 +160,19 @@ impl Opened {
         Ok(lowest)
     }
 
+    /// The offsets of all rows as runs without a gap, in order. Holds the offsets of one row group.
+    pub fn offset_runs(&self) -> Result<Vec<(i64, i64)>, String> {
+        let mut runs: Vec<(i64, i64)> = Vec::new();
+        for group in 0..self.metadata().num_row_groups() {
+            let mut offsets = Vec::new();
+            self.column(group, OFFSET_COLUMN, |offset| offsets.push((offset, offset.saturating_add(1))))?;
+            offsets.sort_unstable();
+            runs.extend(joined(offsets));
+        }
+        runs.sort_unstable();
+        Ok(joined(runs))
+    }
+
     /// The lowest and highest value of an integer column in each row group: from the statistics, or else by reading it.
     pub fn extents(&self, name: &str) -> Result<Vec<Option<(i64, i64)>>, String> {
         let place = self.leaf(name);
@@ -191,4 +204,16 @@ impl Opened {
         let (offsets, ts_us) = (extent(OFFSET_COLUMN)?, extent(STAMP_COLUMN)?);
         facts::data_file(self.metadata(), &self.layout, uri.to_owned(), self.source.length(), offsets, ts_us)
     }
+}
+
+/// Ranges in order, with those that touch put together.
+fn joined(ranges: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for (start, end) in ranges {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
 }

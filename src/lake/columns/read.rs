@@ -86,6 +86,15 @@ pub fn first_offset_after(source: Source, layout: &Layout, ts_us: i64) -> Result
     found.map_err(|why| ColumnsError::file(&name, why))
 }
 
+/// The offsets of all rows of a file, as runs `[start, end)` without a gap, in order. Nothing else of it is read.
+///
+/// # Errors
+/// [`ColumnsError::File`] if it is damaged.
+pub fn offset_runs(source: Source, layout: &Layout) -> Result<Vec<(i64, i64)>, ColumnsError> {
+    let name = source.name().to_owned();
+    guarded(|| Opened::open(source, layout)?.offset_runs()).map_err(|why| ColumnsError::file(&name, why))
+}
+
 impl FileRows {
     /// Opens a file for its rows with offsets of `from..until`.
     ///

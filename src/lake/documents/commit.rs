@@ -117,10 +117,7 @@ impl Documents {
         {
             return Err(LakeError::Changed { stream: self.stream.clone() });
         }
-        let mut shelves = vec![home];
-        if let Some(prefix) = document.live_log.published.as_deref().filter(|prefix| is_remote(prefix)) {
-            shelves.push(self.shelf_below(prefix)?);
-        }
+        let mut shelves = self.shelves(&document)?;
         let mut highest = current.as_ref().and_then(Current::number).unwrap_or(0);
         for shelf in &shelves[1..] {
             highest = highest.max(shelf.current(&self.stream).await?.as_ref().and_then(Current::number).unwrap_or(0));
@@ -191,6 +188,27 @@ impl Documents {
         }
     }
 
+    /// The places with the stream's documents: the data root, and the bucket if its tables are in one.
+    pub(super) fn shelves(&self, document: &Document) -> Result<Vec<Shelf<'_>>, LakeError> {
+        let mut shelves = vec![self.shelf_at_home()?];
+        if let Some(prefix) = document.live_log.published.as_deref().filter(|prefix| is_remote(prefix)) {
+            shelves.push(self.shelf_below(prefix)?);
+        }
+        Ok(shelves)
+    }
+
+    /// A file beside the versions of the place that `current` was read from: where it is, and its bytes if it is there.
+    pub(super) async fn beside(&self, current: &Current, name: &str) -> Result<(String, Option<Vec<u8>>), LakeError> {
+        let directory = current.source.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let objects = if directory.contains("://") { self.bucket()? } else { &Disk };
+        let uri = match current.version {
+            Some(_) => format!("{directory}/{name}"),
+            None => Places::new(directory, &self.stream).beside_hint(name),
+        };
+        let bytes = objects.get(&uri).await?;
+        Ok((uri, bytes))
+    }
+
     /// The shelf on the disk of this machine.
     fn shelf_at_home(&self) -> Result<Shelf<'static>, LakeError> {
         let home =
@@ -198,7 +216,7 @@ impl Documents {
         Ok(Shelf { objects: &Disk, places: Places::new(home, &self.stream) })
     }
 
-    fn shelf_below(&self, prefix: &str) -> Result<Shelf<'_>, LakeError> {
+    pub(super) fn shelf_below(&self, prefix: &str) -> Result<Shelf<'_>, LakeError> {
         let prefix = prefix.trim_end_matches('/');
         if is_remote(prefix) {
             return Ok(Shelf { objects: self.bucket()?, places: Places::new(prefix, &self.stream) });
@@ -219,11 +237,37 @@ impl Current {
 }
 
 /// Whether a prefix is in a bucket.
-fn is_remote(prefix: &str) -> bool {
+pub(super) fn is_remote(prefix: &str) -> bool {
     prefix.starts_with("s3://")
 }
 
 impl Shelf<'_> {
+    /// A file beside the versions.
+    pub(super) async fn beside(&self, name: &str) -> Result<Option<Vec<u8>>, LakeError> {
+        self.objects.get(&self.places.beside_hint(name)).await
+    }
+
+    /// Writes a file beside the versions.
+    pub(super) async fn put_beside(&self, name: &str, bytes: Vec<u8>) -> Result<(), LakeError> {
+        self.objects.put(&self.places.beside_hint(name), bytes).await
+    }
+
+    /// The names of the files beside the versions.
+    pub(super) async fn names(&self) -> Result<Vec<String>, LakeError> {
+        self.objects.names(&self.places.versions).await
+    }
+
+    /// Deletes a file beside the versions.
+    pub(super) async fn delete_beside(&self, name: &str) -> Result<(), LakeError> {
+        self.objects.delete(&self.places.beside_hint(name)).await
+    }
+
+    /// Deletes the plain copies.
+    pub(super) async fn delete_plain(&self) -> Result<(), LakeError> {
+        self.objects.delete(&self.places.plain_manifest).await?;
+        self.objects.delete(&self.places.plain).await
+    }
+
     async fn current(&self, stream: &str) -> Result<Option<Current>, LakeError> {
         let parse = |source: &str, bytes: Vec<u8>| {
             let damaged = |what| LakeError::Damaged { path: PathBuf::from(source), what };

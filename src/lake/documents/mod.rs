@@ -7,13 +7,16 @@
 mod commit;
 mod ensure;
 mod files;
+mod holes;
 mod model;
 mod remote;
+mod remove;
 mod uri;
 
 pub use commit::{Change, Current, Documents, Order};
 pub(crate) use ensure::default_prefix;
 pub use ensure::{Declared, ensure};
+pub use holes::Holes;
 pub use model::{Document, Dropped, LiveLog, Pending, Retirement, SealedLog, system_schema};
 pub use remote::Objects;
 pub use uri::{local_path, uris};

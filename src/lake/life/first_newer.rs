@@ -54,7 +54,8 @@ pub(super) async fn first_newer_in_live(
     Ok(published_end.max(live.start_offset))
 }
 
-fn open(store: &Store, file: &DataFile) -> Result<Source, LifeError> {
+/// Opens a file for threads that may wait.
+pub(super) fn open(store: &Store, file: &DataFile) -> Result<Source, LifeError> {
     if let Some(path) = local_path(&file.uri) {
         return Ok(Source::file(&path)?);
     }

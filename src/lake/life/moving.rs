@@ -44,7 +44,7 @@ pub fn add(lake: &Lake, record: &StreamRecord, live: &LiveLog) -> Result<(), Lif
         start_offset: live.start_offset,
         replay_published: false,
         // Its rows move when they are asked to, and only then.
-        settings: MoverSettings { maintain: false, ..MoverSettings::default() },
+        settings: MoverSettings { maintain: false, purge: false, ..MoverSettings::default() },
         counters: Arc::new(StreamCounters::new(&record.name, true, Some(record.end_offset))),
     })?)
 }

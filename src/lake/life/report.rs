@@ -152,6 +152,9 @@ impl Root {
         }
         told.extend(tell(&self.retention_pass(stream)?, "are"));
         self.lake.clean(stream)?;
+        if self.lake.purge(stream)? {
+            told.push("files with erased rows wait until nobody reads them any more".to_owned());
+        }
         let (swept, here) = self.lake.sweep(stream, false)?;
         let orphans = swept.orphans.len() + here.len();
         if orphans > 0 {

@@ -1,11 +1,13 @@
 //! Taking up a stream from its published tables on a machine that has nothing of it.
 //!
 //! What was published is there; what was not is lost. Offsets that the lost server may have given out are left out for
-//! ever: the first new row is 2^40 above the last one known, so that no offset ever means two rows.
+//! ever: the first new row is 2^40 above the last one known, so that no offset ever means two rows. What was erased stays
+//! erased: the document of holes lies beside the stream's.
 
 use super::error::LifeError;
 use super::estate::Estate;
 use super::finish::{layout, location};
+use super::holes::holes;
 use super::retire::revived;
 use crate::journal::Adopted;
 use crate::lake::catalog::{NewFile, NewLog, Tier};
@@ -75,6 +77,10 @@ pub async fn restore(estate: &mut Estate<'_>, wanted: &Wanted<'_>) -> Result<Res
     check_replica(estate.grounds.store, wanted, live).await?;
     let mut files = Vec::new();
     let mut issued = live.start_offset - 1;
+    let recorded = documents.holes(&found).await?.unwrap_or_default();
+    if let Some(last) = recorded.holes.last() {
+        issued = issued.max(last.end - 1);
+    }
     if let Some(mut table) = table {
         check_table(&table, stream, live)?;
         files = table.files().await?;
@@ -84,8 +90,9 @@ pub async fn restore(estate: &mut Estate<'_>, wanted: &Wanted<'_>) -> Result<Res
     let last_ts_us = files.iter().map(|file| file.ts_us.1).max();
     let exhausted = || LifeError::Exhausted { stream: stream.to_owned() };
     // A log that begins now was never written by anybody else.
-    let next_offset =
-        if resumes { live.start_offset } else { (issued + 1).checked_add(FENCE).ok_or_else(exhausted)? };
+    let next_offset = if resumes { issued + 1 } else { (issued + 1).checked_add(FENCE).ok_or_else(exhausted)? };
+    let range = (live.start_offset, next_offset);
+    let holes = holes(estate.grounds.store, &layout(stream, live)?, recorded.holes, &files, range).await?;
     let log = estate.grounds.catalog.ensure_log(&NewLog {
         stream,
         name: &live.name,
@@ -113,7 +120,8 @@ pub async fn restore(estate: &mut Estate<'_>, wanted: &Wanted<'_>) -> Result<Res
         exactly_once: wanted.exactly_once,
         first_offset: first,
         floor: document.floor(),
-        skipped_from: published_end,
+        holes,
+        erasures: recorded.erasures,
         end_offset: next_offset,
         last_ts_us,
     })?;

@@ -124,7 +124,7 @@ pub(super) async fn sweep_here(
 }
 
 /// The files of a directory and how long ago they were changed; none if there is no directory.
-fn list(directory: &Path) -> Result<Vec<(PathBuf, Duration)>, MoverError> {
+pub(super) fn list(directory: &Path) -> Result<Vec<(PathBuf, Duration)>, MoverError> {
     let fail = |source| MoverError::Io { action: "list", path: directory.to_owned(), source };
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,

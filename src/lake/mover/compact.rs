@@ -74,7 +74,9 @@ async fn merge_published(
         return Err(error.into());
     }
     step("compact: the table has the file");
-    let view = shared.catalog.replace(stream.log, &[NewFile { published: true, ..new }], due_us(LOCAL_GRACE))?;
+    let range = (new.file.start, new.file.end);
+    let new = NewFile { published: true, ..new };
+    let view = shared.catalog.replace(stream.log, range, &[new], due_us(LOCAL_GRACE))?;
     step("compact: the catalog has the file");
     stream.counters.lake.saw(&view_numbers(&view));
     Ok(())
@@ -94,7 +96,8 @@ async fn merge_unpublished(
         return Ok(());
     }
     let new = write(shared, stream, view, inputs).await?;
-    let view = shared.catalog.replace(stream.log, &[new], due_us(LOCAL_GRACE))?;
+    let range = (new.file.start, new.file.end);
+    let view = shared.catalog.replace(stream.log, range, &[new], due_us(LOCAL_GRACE))?;
     step("compact: the catalog has the file");
     stream.counters.lake.saw(&view_numbers(&view));
     Ok(())

@@ -74,6 +74,9 @@ pub enum MoverError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The stream's documents.
+    #[error("the documents of the stream: {0}")]
+    Documents(String),
     /// Background work did not come to its end.
     #[error("background work broke off: {0}")]
     Broken(String),

@@ -15,7 +15,7 @@ use super::replay::LakeArchive;
 use super::settings::LakeSettings;
 use super::shared::Shared;
 use super::stream::{LakeStream, Moved};
-use super::{background, clean, compact, evict, publish, repair, seal, tasks};
+use super::{background, clean, compact, evict, holes, publish, purge, repair, seal, tasks};
 use crate::journal::{Archive, JobSender, RowReader, StreamRecord};
 use crate::lake::catalog::{Catalog, LogView};
 use crate::lake::documents::Objects;
@@ -269,6 +269,46 @@ impl Lake {
         })
     }
 
+    /// Purges files of erased rows as far as it can be done now, and publishes which offsets hold none. Returns whether
+    /// files that may hold such rows still wait to be deleted.
+    ///
+    /// # Errors
+    /// As [`Lake::flush`].
+    pub fn purge(&self, stream: &str) -> Result<bool, MoverError> {
+        let stream = self.shared.named(stream)?;
+        self.block_on(async {
+            holes::publish_holes(&self.shared, &stream).await?;
+            purge::purge(&self.shared, &stream, true).await
+        })
+    }
+
+    /// Rows of a stream were erased: its files are purged soon. For a stream that is not here nothing happens.
+    pub fn purge_soon(&self, stream: u32) {
+        if let Some(stream) = self.shared.stream(stream) {
+            stream.erased.notify_one();
+        }
+    }
+
+    /// The latest erasure of a stream of whose rows, and of those of all erasures before it, nothing is left in files, as
+    /// far as this process has found out.
+    #[must_use]
+    pub fn purged_through(&self, stream: u32) -> Option<i64> {
+        let through = self.shared.stream(stream)?.purged_through.load(Relaxed);
+        Some(through).filter(|through| *through != i64::MIN)
+    }
+
+    /// What all tasks share.
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// A stream that is here.
+    #[cfg(test)]
+    pub(super) fn moved(&self, stream: &str) -> Arc<Moved> {
+        self.shared.named(stream).expect("it is here")
+    }
+
     /// Finds files that nothing refers to, in the table's store and here, and deletes them unless it is a dry run.
     ///
     /// # Errors
@@ -327,6 +367,7 @@ impl Lake {
                     seal::seal_all(&self.shared, stream, i64::MAX).await?;
                 }
                 publish::publish(&self.shared, stream).await?;
+                holes::publish_holes(&self.shared, stream).await?;
                 publish::look_at_lag(&self.shared, stream)
             };
             match tokio::time::timeout(left, work).await {
@@ -337,12 +378,17 @@ impl Lake {
     }
 
     fn start_tasks(&self, stream: &Arc<Moved>) {
-        if !stream.settings.maintain {
+        if !stream.settings.maintain && !stream.settings.purge {
             return;
         }
         let Some(runtime) = &self.runtime else { return };
         let _entered = runtime.enter();
-        let started = tasks::start(&self.shared, stream, &self.stop.subscribe());
+        let stop = self.stop.subscribe();
+        let started = if stream.settings.maintain {
+            tasks::start(&self.shared, stream, &stop)
+        } else {
+            vec![tasks::start_purging(&self.shared, stream, &stop)]
+        };
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push((stream.id, started));
     }
 

@@ -6,14 +6,18 @@ mod clean;
 mod compact;
 mod error;
 mod evict;
+mod finished;
+mod holes;
 mod lake;
 mod plan;
 mod publish;
+mod purge;
 mod repair;
 mod replay;
 mod seal;
 mod settings;
 mod shared;
+mod source;
 mod stream;
 mod tasks;
 

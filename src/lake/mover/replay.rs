@@ -4,20 +4,18 @@
 //! open for the next one, which usually begins there.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use super::shared::Shared;
+use super::source::source_of;
 use super::stream::Moved;
 use crate::journal::Archive;
 use crate::lake::catalog::{LogView, SealedFile};
-use crate::lake::columns::{ColumnsError, FileRows, ReadRange, Source};
-use crate::lake::store::Store;
+use crate::lake::columns::{ColumnsError, FileRows};
 
 /// Places that are kept open, at most.
 const MAX_CURSORS: usize = 64;
@@ -64,23 +62,14 @@ impl Cursors {
         }
     }
 
+    /// Closes those of a stream.
+    pub(super) fn close(&self, stream: u32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, cursor)| cursor.stream != stream);
+    }
+
     /// Closes those that nobody went on from for a while.
     pub(super) fn close_idle(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(since, _)| since.elapsed() < MAX_IDLE);
-    }
-}
-
-/// An object of a store, read in ranges.
-struct Remote {
-    store: Store,
-    handle: Handle,
-    uri: String,
-}
-
-impl ReadRange for Remote {
-    fn read_range(&self, start: u64, length: usize) -> io::Result<Bytes> {
-        let range = start..start.saturating_add(length as u64);
-        self.handle.block_on(self.store.get_range(&self.uri, range)).map_err(io::Error::other)
     }
 }
 
@@ -116,14 +105,7 @@ impl LakeArchive {
     }
 
     fn open(&self, moved: &Moved, file: &SealedFile, from: i64) -> Result<FileRows, ColumnsError> {
-        let source = match (&file.path, &self.handle) {
-            (Some(path), _) => Source::file(path)?,
-            (None, Some(handle)) => {
-                let remote = Remote { store: self.shared.store.clone(), handle: handle.clone(), uri: file.uri.clone() };
-                Source::ranges(&file.uri, file.size_bytes, Box::new(remote))
-            }
-            (None, None) => Source::file(std::path::Path::new(&file.uri))?,
-        };
+        let source = source_of(&self.shared.store, self.handle.as_ref(), file)?;
         FileRows::open(source, &moved.layout, from, i64::MAX)
     }
 }

@@ -9,6 +9,8 @@ use crate::lake::store::StoreConfig;
 pub struct MoverSettings {
     /// Whether this process moves rows by itself.
     pub maintain: bool,
+    /// Whether this process purges files of erased rows by itself, and publishes which offsets hold no rows.
+    pub purge: bool,
     /// Every row is sealed, and then published, at least this often; `None` for only when there are enough.
     pub flush_every: Option<Duration>,
     /// How often is looked whether there are enough rows for a file.
@@ -39,6 +41,7 @@ impl Default for MoverSettings {
     fn default() -> Self {
         Self {
             maintain: true,
+            purge: true,
             flush_every: Some(Duration::from_secs(60)),
             seal_every: Duration::from_millis(250),
             publish_every: Duration::from_secs(10),

@@ -59,6 +59,12 @@ pub(super) struct Moved {
     pub issued_through: AtomicI64,
     /// Whether everything is to be sealed, however little it is.
     pub flush_due: AtomicBool,
+    /// The latest erasure of whose rows nothing is left in files, as far as this process has found out.
+    pub purged_through: AtomicI64,
+    /// Tells the task that purges that there is something to do.
+    pub erased: tokio::sync::Notify,
+    /// The end of the last hole that the document of holes has, as far as this process knows.
+    pub holes_published: AtomicI64,
     /// Whether its tasks are ending.
     pub stopped: AtomicBool,
     /// Tells tasks that wait for their next turn that there is none.
@@ -102,6 +108,9 @@ impl Moved {
             reachable: AtomicBool::new(true),
             issued_through: AtomicI64::new(i64::MIN),
             flush_due: AtomicBool::new(false),
+            purged_through: AtomicI64::new(i64::MIN),
+            erased: tokio::sync::Notify::new(),
+            holes_published: AtomicI64::new(i64::MIN),
             stopped: AtomicBool::new(false),
             left: tokio::sync::Notify::new(),
         })

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::error::MoverError;
 use super::shared::Shared;
 use super::stream::Moved;
-use super::{clean, compact, evict, publish, seal};
+use super::{clean, compact, evict, holes, publish, purge, seal};
 
 /// Waits after a first, second, … failure in a row.
 const BACKOFF: [Duration; 5] = [
@@ -30,6 +30,12 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
 /// How often files that nothing refers to are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(4 * 3600);
+
+/// The task that is told when there is something to do.
+const PURGING: &str = "purging";
+
+/// How often files that nothing refers to are looked for while a purge waits for files to be deleted.
+const PURGE_SWEEP_EVERY: Duration = Duration::from_secs(600);
 
 /// How often is looked for rows that are kept no longer.
 const RETAIN_EVERY: Duration = Duration::from_secs(3600);
@@ -95,7 +101,28 @@ pub(super) fn start(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Rec
             Ok(())
         }
     });
-    vec![sealing, publishing, merging, cleaning]
+    vec![sealing, publishing, merging, cleaning, start_purging(shared, stream, stop)]
+}
+
+/// Starts the task of a stream that purges files of erased rows.
+pub(super) fn start_purging(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
+    let every = &stream.settings;
+    let look_every = (every.snapshot_retention / 4).clamp(Duration::from_secs(1), EXPIRE_EVERY);
+    let mut looked = None;
+    let mut swept = Some(Instant::now());
+    run(shared, stream, stop, PURGING, every.clean_every, move |shared, stream| {
+        let look = is_due(&mut looked, look_every);
+        let sweep = is_due(&mut swept, PURGE_SWEEP_EVERY);
+        async move {
+            holes::publish_holes(&shared, &stream).await?;
+            if purge::purge(&shared, &stream, look).await? && sweep {
+                // What a crash has left may hold erased rows, too.
+                clean::sweep_here(&shared, &stream, clean::SAFETY_AGE, false).await?;
+                clean::sweep(&shared, &stream, false).await?;
+            }
+            Ok(())
+        }
+    })
 }
 
 /// Whether there are rows for a whole file.
@@ -160,6 +187,7 @@ where
     let (shared, stream, mut stop) = (Arc::clone(shared), Arc::clone(stream), stop.clone());
     tokio::spawn(async move {
         let mut failing = Failing::default();
+        let mut began: Option<Instant> = None;
         let mut wait = every;
         loop {
             // Made before the look, so that a stream that goes in between is not slept through.
@@ -169,12 +197,15 @@ where
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
+                // Not again within the usual time: each pass takes all erasures that there are.
+                () = stream.erased.notified(), if what == PURGING && began.is_none_or(|at| at.elapsed() >= every) => {}
                 () = left => return,
                 changed = stop.wait_for(|stop| *stop) => {
                     let _ = changed;
                     return;
                 }
             }
+            began = Some(Instant::now());
             let outcome = match tokio::spawn(pass(Arc::clone(&shared), Arc::clone(&stream))).await {
                 Ok(outcome) => outcome,
                 Err(error) => Err(MoverError::Broken(error.to_string())),

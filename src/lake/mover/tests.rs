@@ -15,6 +15,8 @@ use crate::stream::replay::{NotReplayable, Requested, Resolution, ResolveRequest
 use crate::telemetry::{StreamCounters, Telemetry};
 use crate::wire::RowBatch;
 
+mod purge;
+
 const SCHEMA: &str =
     r#"{"type":"object","properties":{"id":{"type":"integer"},"note":{"type":["string","null"]}},"required":["id"]}"#;
 
@@ -100,6 +102,16 @@ struct Rig {
 }
 
 fn rig(root: &Path, sort_by: &[&str], published: Option<&str>, replay_published: bool) -> Rig {
+    rig_with(root, sort_by, published, replay_published, settings())
+}
+
+fn rig_with(
+    root: &Path,
+    sort_by: &[&str],
+    published: Option<&str>,
+    replay_published: bool,
+    settings: MoverSettings,
+) -> Rig {
     let (journal, record) = journal(root, sort_by);
     let root = journal.root().to_owned();
     let declared = documents::Declared { published, ..documents::Declared::default() };
@@ -111,7 +123,7 @@ fn rig(root: &Path, sort_by: &[&str], published: Option<&str>, replay_published:
         published: document.live_log.published.as_deref().expect("a prefix"),
         start_offset: document.live_log.start_offset,
         replay_published,
-        settings: settings(),
+        settings,
         counters: Arc::new(StreamCounters::new("t", true, Some(record.end_offset))),
     })
     .expect("added");

@@ -55,6 +55,18 @@ pub async fn delete_all(store: &Store, location: &str, dry_run: bool) -> Result<
     Ok(deletion)
 }
 
+/// Deletes data files below a place where no table is, unless there are versions of one: a deletion that was cut off has
+/// left these, and [`delete_all`] goes on with it.
+///
+/// # Errors
+/// The store's.
+pub async fn delete_unnamed(store: &Store, location: &str) -> Result<(), TableError> {
+    if version::find(store, location).await?.is_some() || highest_stem(store, location).await?.is_some() {
+        return Ok(());
+    }
+    delete_below(store, &format!("{location}/data"), |_| true, false, &mut Deletion::default()).await
+}
+
 /// The URI of the version that has the mark; `None` if there is no version at all.
 async fn marked_version(store: &Store, location: &str) -> Result<Option<String>, TableError> {
     let (uri, metadata) = match version::find(store, location).await? {

@@ -170,6 +170,22 @@ pub(super) fn columns(entry: &Entry) -> Vec<ColumnStats> {
     stats.collect()
 }
 
+/// The entry of a file that is taken away, without what it tells of the file's values: the manifest stays for a while,
+/// and the rows may be gone for good.
+fn without_bounds(mut entry: ManifestEntry) -> Result<ManifestEntry, iceberg::Error> {
+    let file = &entry.data_file;
+    let told = DataFileBuilder::default()
+        .content(file.content_type())
+        .file_path(file.file_path().to_owned())
+        .file_format(file.file_format())
+        .partition(Struct::empty())
+        .record_count(file.record_count())
+        .file_size_in_bytes(file.file_size_in_bytes())
+        .build();
+    entry.data_file = told.map_err(|error| iceberg::Error::new(iceberg::ErrorKind::DataInvalid, error.to_string()))?;
+    Ok(entry)
+}
+
 /// The entry of a new file. The bounds of offsets and stamps are those that the file is said to have.
 pub(super) fn entry(location: &str, schema: &Schema, file: &DataFile) -> Result<Entry, TableError> {
     let damaged = |what: String| TableError::Misfit {
@@ -245,6 +261,7 @@ pub(super) async fn write_manifest(
                     )?;
                 }
                 NewEntry::Deleted(entry) => {
+                    let entry = without_bounds(entry)?;
                     let sequence = entry.sequence_number.unwrap_or(0);
                     writer.add_delete_file(entry.data_file, sequence, entry.file_sequence_number.or(Some(sequence)))?;
                 }
@@ -276,6 +293,11 @@ pub(super) async fn write_list(
     };
     let bytes = write.await.map_err(TableError::format("write a manifest list", metadata.location()))?;
     Ok(store.put(uri, bytes).await?)
+}
+
+/// Whether a file below a table may hold rows, or bounds of their values: data files, manifests and their lists.
+pub(super) fn may_tell_values(uri: &str) -> bool {
+    uri.ends_with(".parquet") || uri.ends_with(".avro")
 }
 
 /// Whether a file of an entry that was deleted by `snapshot_id` is meant.

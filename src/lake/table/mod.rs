@@ -11,6 +11,7 @@ mod live;
 mod manifests;
 mod names;
 mod properties;
+mod purge;
 mod replace;
 mod snapshots;
 mod spec;
@@ -18,7 +19,7 @@ mod sweep;
 mod version;
 
 pub use commit::{Commit, Committed};
-pub use delete::{Deletion, delete_all};
+pub use delete::{Deletion, delete_all, delete_unnamed};
 pub use error::TableError;
 pub use expire::{Expire, Expired};
 pub use live::Table;

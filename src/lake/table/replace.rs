@@ -73,7 +73,7 @@ impl Table {
         Err(self.contended())
     }
 
-    async fn try_change(
+    pub(super) async fn try_change(
         &mut self,
         operation: Operation,
         range: Range<i64>,

@@ -1,0 +1,27 @@
+//! The document of holes follows the journal, so that a stream that is restored knows what was erased.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::error::MoverError;
+use super::shared::{Shared, blocking};
+use super::stream::Moved;
+use crate::lake::documents::{Documents, Holes};
+
+/// Publishes which offsets of a stream hold no rows, if that has changed.
+pub(super) async fn publish_holes(shared: &Arc<Shared>, stream: &Arc<Moved>) -> Result<(), MoverError> {
+    let id = stream.id;
+    let Some(last) = shared.read(|reader| Ok(reader.last_hole(id)?))? else { return Ok(()) };
+    if stream.holes_published.load(Relaxed) == last {
+        return Ok(());
+    }
+    let failed = |error: crate::lake::LakeError| MoverError::Documents(error.to_string());
+    let documents = Documents::new(&shared.root, &stream.name, Some(Arc::new(shared.store.clone())));
+    let Some(current) = documents.current().await.map_err(failed)? else { return Ok(()) };
+    let worker = Arc::clone(shared);
+    let (holes, erasures) = blocking(move || worker.read(|reader| Ok(reader.holes(id)?))).await?;
+    let holes = Holes { stream_id: current.document.stream_id.clone(), holes, erasures };
+    documents.write_holes(&current.document, &holes).await.map_err(failed)?;
+    stream.holes_published.store(last, Relaxed);
+    Ok(())
+}
