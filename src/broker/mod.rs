@@ -18,4 +18,4 @@ mod tables;
 pub use error::BrokerError;
 pub use running::{Broker, run};
 pub use streams::Streams;
-pub use tables::{lake_settings, mover_settings};
+pub use tables::{mover_settings, open_root};

@@ -7,6 +7,7 @@ use super::streams::Streams;
 use crate::journal::{Adopted, JournalError, Office, StreamRecord};
 use crate::lake::documents::Documents;
 use crate::lake::life::{self, Estate, Grounds, LakeMoving, Ledger, LifeError};
+use crate::lake::mover::MoverSettings;
 use crate::schema::Schema;
 
 /// The journal of a running broker.
@@ -96,7 +97,7 @@ fn with(
     let bucket = Arc::new(lake.store().clone());
     let documents = Documents::new(lake.root(), name, Some(bucket));
     let current = lake.block_on(documents.current())?.ok_or_else(missing)?;
-    life::add(&lake, &record, &current.document.live_log)?;
+    life::add(&lake, &record, &current.document.live_log, &MoverSettings::default())?;
     let moving = LakeMoving(Arc::clone(&lake));
     let mut ledger = WritersLedger(streams);
     let mut estate = Estate {

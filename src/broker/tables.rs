@@ -8,7 +8,7 @@ use super::error::BrokerError;
 use crate::config::{self, Config, StreamConfig};
 use crate::journal::{JOURNAL_FILE, StreamRecord};
 use crate::lake::documents::{self, Declared, Objects};
-use crate::lake::life::Root;
+use crate::lake::life::{Chosen, LifeError, Root};
 use crate::lake::mover::{Lake, LakeSettings, LakeStream, MoverSettings};
 use crate::lake::store::{S3Config, StoreConfig};
 use crate::schema::Schema;
@@ -68,7 +68,7 @@ pub(super) fn migrate_declared(config: &Config) -> Result<(), BrokerError> {
     if wanted.is_empty() || !config.root.join(JOURNAL_FILE).exists() {
         return Ok(());
     }
-    let mut root = Root::open(&config.root, &lake_settings(config, &[]))?;
+    let mut root = open_root(&config.root, config)?;
     let known = root.names();
     for declared in wanted.into_iter().filter(|declared| known.contains(&declared.name)) {
         let Some(schema) = build::compile(declared)? else { continue };
@@ -79,6 +79,18 @@ pub(super) fn migrate_declared(config: &Config) -> Result<(), BrokerError> {
         }
     }
     Ok(())
+}
+
+/// Opens the data root at `root` for work on streams that are not served, with what `config` chooses for them.
+///
+/// # Errors
+/// As [`Root::open`].
+pub fn open_root(root: &Path, config: &Config) -> Result<Root, LifeError> {
+    let chosen = config.streams.iter().map(|stream| {
+        let moving = mover_settings(stream.lake.as_ref().unwrap_or(&config.lake));
+        (stream.name.clone(), Chosen { published: stream.published.clone(), moving })
+    });
+    Ok(Root::open(root, &lake_settings(config, &[]))?.choosing(chosen.collect(), mover_settings(&config.lake)))
 }
 
 /// What is chosen for moving rows.
@@ -103,7 +115,7 @@ pub fn mover_settings(lake: &config::Lake) -> MoverSettings {
 }
 
 /// What is chosen for the lake as a whole; background work may run on `cores`.
-pub fn lake_settings(config: &Config, cores: &[usize]) -> LakeSettings {
+pub(super) fn lake_settings(config: &Config, cores: &[usize]) -> LakeSettings {
     let config::S3 { endpoint, region, profile, path_style, allow_http, conditional_put } = config.s3.clone();
     let s3 = S3Config { endpoint, region, profile, path_style, allow_http, conditional_put, ..S3Config::default() };
     LakeSettings { store: StoreConfig { s3 }, cores: cores.to_vec() }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use super::common::{LogArgs, start_logging};
 use super::exit::Exit;
-use crate::broker::lake_settings;
+use crate::broker::open_root;
 use crate::config::{Config, Log, LogLevel};
 use crate::journal::{JOURNAL_FILE, JournalError};
 use crate::lake::life::{LifeError, Root};
-use crate::lake::mover::LakeSettings;
 
 /// The configuration that is read when none is named.
 pub const DEFAULT_FILE: &str = "streamcast.toml";
@@ -20,7 +19,8 @@ pub struct RootArgs {
     /// Data root of a broker that does not run
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub root: PathBuf,
-    /// Configuration file whose [s3] says how buckets are reached [default: streamcast.toml, if there is one]
+    /// Configuration file: its [s3] says how buckets are reached, [lake] and [stream.lake] how rows move, `published`
+    /// where tables of a new stream are [default: streamcast.toml, if there is one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -36,13 +36,12 @@ impl RootArgs {
         self.open_or_make()
     }
 
-    fn settings(&self) -> Result<LakeSettings, Exit> {
+    fn chosen(&self) -> Result<Config, Exit> {
         let usual = || Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists());
-        let config = match self.config.clone().or_else(usual) {
-            Some(path) => Config::load(&path).map_err(|error| Exit::config(&error))?,
-            None => Config::default(),
-        };
-        Ok(lake_settings(&config, &[]))
+        match self.config.clone().or_else(usual) {
+            Some(path) => Config::load(&path).map_err(|error| Exit::config(&error)),
+            None => Ok(Config::default()),
+        }
     }
 
     /// Opens the data root, or makes one.
@@ -50,7 +49,7 @@ impl RootArgs {
         let mut log = Log { level: LogLevel::Warn, json: Some(false) };
         self.log.clone().apply(&mut log);
         start_logging(log).map_err(|error| Exit::Usage.because(error))?;
-        Root::open(&self.root, &self.settings()?).map_err(|error| failed(&error))
+        open_root(&self.root, &self.chosen()?).map_err(|error| failed(&error))
     }
 }
 

@@ -37,7 +37,7 @@ pub use report::{FilesReport, LogReport, StreamReport};
 pub use restore::{FENCE, Restored, Wanted, restore};
 pub use retain::{Passed, preview, retain, retention_pass};
 pub use retire::{retire, revive};
-pub use root::{Published, Root};
+pub use root::{Chosen, Published, Root};
 
 #[cfg(test)]
 mod tests;

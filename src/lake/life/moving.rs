@@ -30,11 +30,11 @@ impl Moving for LakeMoving {
     }
 }
 
-/// Takes a stream that is not served into a lake, so that its rows can be moved.
+/// Takes a stream that is not served into a lake, so that its rows can be moved as `settings` say, whenever that is asked.
 ///
 /// # Errors
 /// When its columns have no form as a table, or the catalog refuses.
-pub fn add(lake: &Lake, record: &StreamRecord, live: &LiveLog) -> Result<(), LifeError> {
+pub fn add(lake: &Lake, record: &StreamRecord, live: &LiveLog, settings: &MoverSettings) -> Result<(), LifeError> {
     let refused = |why: String| LifeError::Schema { stream: record.name.clone(), why };
     let schema = Schema::compile(&live.schema, true).map_err(|error| refused(error.to_string()))?;
     Ok(lake.add(&LakeStream {
@@ -44,7 +44,7 @@ pub fn add(lake: &Lake, record: &StreamRecord, live: &LiveLog) -> Result<(), Lif
         start_offset: live.start_offset,
         replay_published: false,
         // Its rows move when they are asked to, and only then.
-        settings: MoverSettings { maintain: false, purge: false, ..MoverSettings::default() },
+        settings: MoverSettings { maintain: false, purge: false, ..settings.clone() },
         counters: Arc::new(StreamCounters::new(&record.name, true, Some(record.end_offset))),
     })?)
 }

@@ -1,5 +1,6 @@
 //! A data root that no broker serves, as the commands work on it: one step at a time, each waited for.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use super::retain::{Passed, preview, retain, retention_pass};
 use super::retire::{retire, revive};
 use super::{finish, reconcile, time};
 use crate::journal::{self, Journal, JournalSettings};
-use crate::lake::documents::{Current, Documents, LiveLog, Retirement};
-use crate::lake::mover::{Lake, LakeSettings};
+use crate::lake::documents::{Current, Declared, Documents, LiveLog, Retirement, ensure};
+use crate::lake::mover::{Lake, LakeSettings, MoverSettings};
 use crate::schema::Schema;
 use crate::stream::record::StreamRecord;
 
@@ -29,12 +30,23 @@ pub struct Published {
     pub end: i64,
 }
 
+/// What is chosen for a stream, as far as it is not recorded.
+#[derive(Debug, Clone, Default)]
+pub struct Chosen {
+    /// Where its tables are to be, as in [`Declared::published`]. It counts for a stream that was made and never served.
+    pub published: Option<String>,
+    /// How its rows move.
+    pub moving: MoverSettings,
+}
+
 /// A data root, held for this process alone.
 pub struct Root {
     pub(super) root: PathBuf,
     pub(super) lake: Arc<Lake>,
     pub(super) journal: Journal,
     moving: LakeMoving,
+    streams: BTreeMap<String, Chosen>,
+    others: MoverSettings,
 }
 
 impl std::fmt::Debug for Root {
@@ -55,7 +67,14 @@ impl Root {
         let lake = Arc::new(Lake::open(&root, journal.path(), settings)?);
         reconcile::follow_files(&root, lake.catalog(), &mut journal)?;
         let moving = LakeMoving(Arc::clone(&lake));
-        Ok(Self { root, lake, journal, moving })
+        Ok(Self { root, lake, journal, moving, streams: BTreeMap::new(), others: MoverSettings::default() })
+    }
+
+    /// Says what is chosen for streams by name, and how the rows of all others move.
+    #[must_use]
+    pub fn choosing(mut self, streams: BTreeMap<String, Chosen>, others: MoverSettings) -> Self {
+        (self.streams, self.others) = (streams, others);
+        self
     }
 
     /// As [`migrate`].
@@ -180,20 +199,30 @@ impl Root {
         Ok(loaded)
     }
 
-    /// A stream's record and document.
+    /// A stream's record and document. A stream that was made and never served gets its first document now.
     pub(super) fn find(&self, stream: &str) -> Result<(StreamRecord, Current), LifeError> {
         let missing = || LifeError::NoStream { stream: stream.to_owned() };
         let record = self.journal.streams().into_iter().find(|record| record.name == stream).ok_or_else(missing)?;
         let documents = Documents::new(&self.root, stream, None);
         // Only the disk is asked, so there is nothing to wait for.
-        let current = documents.current().now_or_never().transpose()?.flatten().ok_or_else(missing)?;
-        Ok((record, current))
+        let mut current = documents.current().now_or_never().transpose()?.flatten();
+        if current.is_none() {
+            let declared = Declared {
+                published: self.streams.get(stream).and_then(|chosen| chosen.published.as_deref()),
+                first_ts_us: self.journal.last_ts_us(record.id).filter(|_| record.end_offset > record.first_offset),
+                bucket: Some(Arc::new(self.lake.store().clone())),
+            };
+            ensure(&self.root, &record, &declared)?;
+            current = documents.current().now_or_never().transpose()?.flatten();
+        }
+        Ok((record, current.ok_or_else(missing)?))
     }
 
     /// Takes a stream into the lake, so that its rows can be moved.
     pub(super) fn add(&self, stream: &str) -> Result<(StreamRecord, Current), LifeError> {
         let (record, current) = self.find(stream)?;
-        add(&self.lake, &record, &current.document.live_log)?;
+        let settings = self.streams.get(stream).map_or(&self.others, |chosen| &chosen.moving);
+        add(&self.lake, &record, &current.document.live_log, settings)?;
         Ok((record, current))
     }
 

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::journal::{self, JournalSettings, StreamSpec};
 use crate::lake::documents::{Change, Declared, Documents, Order, ensure};
-use crate::lake::mover::LakeSettings;
+use crate::lake::mover::{LakeSettings, MoverSettings};
 use crate::schema::Schema;
+use crate::stream::record::StreamRecord;
 
 fn schema(properties: Value) -> Schema {
     let required: Vec<String> = properties
@@ -33,6 +34,13 @@ fn second() -> Schema {
 
 /// A data root with a stream that has no row.
 fn made() -> (tempfile::TempDir, PathBuf) {
+    let (dir, root, record) = declared();
+    ensure(&root, &record, &Declared::default()).expect("documents");
+    (dir, root)
+}
+
+/// A data root with a stream that was made and never served.
+fn declared() -> (tempfile::TempDir, PathBuf, StreamRecord) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut journal = journal::open(&dir.path().join("root"), JournalSettings::default()).expect("opened");
     let spec = StreamSpec {
@@ -43,9 +51,7 @@ fn made() -> (tempfile::TempDir, PathBuf) {
         group_commit: true,
     };
     let record = journal.declare(&spec).expect("declared");
-    let root = journal.root().to_owned();
-    ensure(&root, &record, &Declared::default()).expect("documents");
-    (dir, root)
+    (dir, journal.root().to_owned(), record)
 }
 
 fn open(root: &Path) -> Root {
@@ -171,4 +177,21 @@ fn a_lost_stream_comes_back_behind_a_fence() {
     let mut third = open(&dir.path().join("third"));
     assert!(matches!(third.restore(&wanted), Err(LifeError::Replica { .. })));
     third.restore(&Wanted { ignore_replica: true, ..wanted }).expect("restored");
+}
+
+#[test]
+fn a_stream_that_was_never_served_can_be_loaded_and_has_its_table_where_it_was_declared() {
+    let (dir, root, _) = declared();
+    let mut opened = open(&root);
+    assert_eq!(load(&mut opened, &dir.path().join("a"), 0..3).expect("loaded").end, 4);
+    assert!(root.join("r/r/published/r/metadata/version-hint.text").exists());
+    drop(opened);
+
+    let (dir, root, _) = declared();
+    let elsewhere = dir.path().join("elsewhere");
+    let published = Some(format!("file://{}", elsewhere.display()));
+    let chosen = Chosen { published, moving: MoverSettings { target_seal_rows: Some(2), ..MoverSettings::default() } };
+    let mut opened = open(&root).choosing([("r".to_owned(), chosen)].into(), MoverSettings::default());
+    load(&mut opened, &dir.path().join("a"), 0..3).expect("loaded");
+    assert!(elsewhere.join("r/r/metadata/version-hint.text").exists());
 }
