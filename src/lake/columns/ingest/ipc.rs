@@ -1,15 +1,18 @@
 //! Arrow IPC a piece of a batch at a time: writers put whole tables into one batch, which need not fit into memory.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{ArrayData, RecordBatch, make_array};
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use arrow::datatypes::{DataType, SchemaRef};
-use arrow::ipc::{MessageHeader, convert, root_as_footer, root_as_message};
+use arrow::ipc::{CompressionType, MessageHeader, convert, root_as_footer, root_as_message};
 
+use super::packed::Packed;
 use super::source::{CHUNK_BYTES, CHUNK_ROWS, Counted};
 
 /// In front of every message.
@@ -18,6 +21,8 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 const MAGIC: &[u8; 6] = b"ARROW1";
 /// The longest description of a batch or schema, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
+/// In front of a compressed buffer: how long it is unpacked.
+const LENGTH_BYTES: u64 = 8;
 
 /// Reads pieces of the batches of a file or stream, one after the other.
 pub(super) struct Pieces {
@@ -43,13 +48,21 @@ struct Batch {
     step: usize,
     /// For each array, in the order of a walk: how long it is, and how many nulls it has.
     nodes: Vec<(usize, usize)>,
-    /// For each buffer, in that order: where it is in the file, and how long.
-    buffers: Vec<(u64, u64)>,
+    /// The buffers, in that order.
+    buffers: Vec<Held>,
+}
+
+/// A buffer of a batch.
+enum Held {
+    /// Where it is in the file, and how long.
+    Plain(u64, u64),
+    Packed(Packed),
 }
 
 /// The file by place.
 struct Bytes {
-    file: Counted,
+    file: Arc<File>,
+    bytes_read: Arc<AtomicU64>,
     length: u64,
 }
 
@@ -65,7 +78,7 @@ impl Pieces {
     pub fn open(file: &Counted, is_file: bool) -> Result<Option<Self>, String> {
         let handle = file.file.try_clone().map_err(|error| error.to_string())?;
         let length = handle.metadata().map_err(|error| error.to_string())?.len();
-        let bytes = Bytes { file: Counted { file: handle, bytes_read: file.bytes_read.clone() }, length };
+        let bytes = Bytes { file: Arc::new(handle), bytes_read: Arc::clone(&file.bytes_read), length };
         let opened = if is_file { open_file(&bytes)? } else { open_stream(&bytes)? };
         let Some((schema, messages)) = opened else { return Ok(None) };
         if !schema.fields().iter().all(|field| is_sliced(field.data_type())) {
@@ -103,7 +116,7 @@ impl Pieces {
             if let Messages::From(next) = &mut self.messages {
                 *next = message.body + message.body_length;
             }
-            self.batch = Some(Batch::of(&message)?);
+            self.batch = Some(Batch::of(&self.bytes, &message)?);
         }
     }
 }
@@ -173,8 +186,8 @@ impl Bytes {
             return Err(format!("it ends before byte {start} and {length} more"));
         }
         let mut buffer = MutableBuffer::from_len_zeroed(length as usize);
-        self.file.file.read_exact_at(buffer.as_slice_mut(), start).map_err(|error| error.to_string())?;
-        self.file.bytes_read.fetch_add(length, Ordering::Relaxed);
+        self.file.read_exact_at(buffer.as_slice_mut(), start).map_err(|error| error.to_string())?;
+        self.bytes_read.fetch_add(length, Ordering::Relaxed);
         Ok(buffer.into())
     }
 
@@ -206,15 +219,13 @@ impl Bytes {
 }
 
 impl Batch {
-    fn of(message: &Message) -> Result<Self, String> {
+    fn of(bytes: &Bytes, message: &Message) -> Result<Self, String> {
         let root = root_as_message(&message.head).map_err(|error| error.to_string())?;
         if root.header_type() != MessageHeader::RecordBatch {
             return Err("it has a message that is no batch".to_owned());
         }
         let batch = root.header_as_record_batch().ok_or_else(|| "it has a batch without a description".to_owned())?;
-        if batch.compression().is_some() {
-            return Err("its batches are compressed; write it without compression, or as parquet".to_owned());
-        }
+        let codec = batch.compression().map(|compression| compression.codec());
         let count = |value: i64| usize::try_from(value).map_err(|_| "it has a negative length".to_owned());
         let rows = count(batch.length())?;
         let nodes = batch.nodes().into_iter().flatten();
@@ -224,23 +235,50 @@ impl Batch {
             if offset.checked_add(length).is_none_or(|end| end > message.body_length) {
                 return Err("it has a buffer outside of its batch".to_owned());
             }
-            Ok((message.body + offset, length))
+            Held::of(bytes, codec, message.body + offset, length)
         });
-        let row_bytes = (message.body_length / rows.max(1) as u64).max(1);
+        let buffers = buffers.collect::<Result<Vec<_>, String>>()?;
+        let total = buffers.iter().map(Held::length).fold(0, u64::saturating_add);
+        let row_bytes = (total / rows.max(1) as u64).max(1);
         Ok(Self {
             rows,
             next: 0,
             step: (CHUNK_BYTES / row_bytes).clamp(1, CHUNK_ROWS as u64) as usize,
             nodes: nodes.collect::<Result<_, String>>()?,
-            buffers: buffers.collect::<Result<_, String>>()?,
+            buffers,
         })
+    }
+}
+
+impl Held {
+    fn of(bytes: &Bytes, codec: Option<CompressionType>, start: u64, length: u64) -> Result<Self, String> {
+        let Some(codec) = codec.filter(|_| length > 0) else { return Ok(Self::Plain(start, length)) };
+        let packed = length.checked_sub(LENGTH_BYTES).ok_or("it has a compressed buffer that is too short")?;
+        let told = bytes.read(start, LENGTH_BYTES)?;
+        let told = i64::from_le_bytes(told[..].try_into().map_err(|_| "it ends too early".to_owned())?);
+        match u64::try_from(told) {
+            Ok(unpacked) => {
+                let section = (start + LENGTH_BYTES, start + length);
+                Ok(Self::Packed(Packed::new(codec, (&bytes.file, &bytes.bytes_read), section, unpacked)?))
+            }
+            // It did not become shorter by compressing.
+            Err(_) if told == -1 => Ok(Self::Plain(start + LENGTH_BYTES, packed)),
+            Err(_) => Err("it has a negative length".to_owned()),
+        }
+    }
+
+    fn length(&self) -> u64 {
+        match self {
+            Self::Plain(_, length) => *length,
+            Self::Packed(packed) => packed.length(),
+        }
     }
 }
 
 /// Goes over the arrays of a batch in the order in which they are described.
 struct Walk<'a> {
     bytes: &'a Bytes,
-    batch: &'a Batch,
+    batch: &'a mut Batch,
     node: usize,
     buffer: usize,
 }
@@ -298,25 +336,30 @@ impl Walk<'_> {
         builder.build().map_err(|error| error.to_string())
     }
 
-    fn buffer(&mut self) -> Result<(u64, u64), String> {
-        let buffer = self.batch.buffers.get(self.buffer).copied();
+    /// The place of the next buffer.
+    fn buffer(&mut self) -> Result<usize, String> {
+        let place = self.buffer;
         self.buffer += 1;
-        buffer.ok_or_else(|| "it has too few buffers".to_owned())
+        if place < self.batch.buffers.len() { Ok(place) } else { Err("it has too few buffers".to_owned()) }
     }
 
-    fn part(&self, buffer: (u64, u64), start: usize, length: usize) -> Result<Buffer, String> {
+    fn part(&mut self, buffer: usize, start: usize, length: usize) -> Result<Buffer, String> {
         let (start, length) = (start as u64, length as u64);
         if length == 0 {
             return Ok(MutableBuffer::new(0).into());
         }
-        if start.checked_add(length).is_none_or(|end| end > buffer.1) {
+        let held = &mut self.batch.buffers[buffer];
+        if start.checked_add(length).is_none_or(|end| end > held.length()) {
             return Err("it has a buffer that is too short".to_owned());
         }
-        self.bytes.read(buffer.0 + start, length)
+        match held {
+            Held::Plain(first, _) => self.bytes.read(*first + start, length),
+            Held::Packed(packed) => packed.part(start, length),
+        }
     }
 
     /// Bits, from the first bit of the result on.
-    fn bits(&self, buffer: (u64, u64), range: &Range<usize>) -> Result<BooleanBuffer, String> {
+    fn bits(&mut self, buffer: usize, range: &Range<usize>) -> Result<BooleanBuffer, String> {
         let (first, last) = (range.start / 8, range.end.div_ceil(8));
         let bytes = self.part(buffer, first, last.saturating_sub(first))?;
         let bits = BooleanBuffer::new(bytes, range.start % 8, range.len());

@@ -6,6 +6,7 @@ mod csv;
 mod error;
 mod ipc;
 mod lines;
+mod packed;
 mod source;
 mod tables;
 mod writer;

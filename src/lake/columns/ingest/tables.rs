@@ -96,7 +96,8 @@ impl<R: Iterator<Item = Result<RecordBatch, ArrowError>> + Send> ReadRows for Ta
 fn reason(error: &ArrowError) -> String {
     let text = error.to_string();
     if text.contains("decompression requires") {
-        return "its batches are compressed; write it without compression, or as parquet".to_owned();
+        return "its batches are compressed and have dictionaries or views; write it without either, or as parquet"
+            .to_owned();
     }
     text
 }

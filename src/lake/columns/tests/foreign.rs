@@ -7,7 +7,7 @@ use crate::lake::columns::ingest::{self, ChunkWriter};
 use crate::lake::columns::{FileRows, Layout, Source, WriteOptions, describe, first_offset_after};
 use crate::schema::Schema;
 
-fn fixture(name: &str) -> PathBuf {
+pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lake/columns/tests/fixtures").join(name)
 }
 

@@ -13,6 +13,7 @@ use arrow::ipc::writer::{FileWriter, StreamWriter};
 use parquet::arrow::ArrowWriter;
 use proptest::prelude::*;
 
+use super::foreign::fixture;
 use super::support::{assert_same, read_file, schema, stored};
 use crate::lake::columns::ingest::{ChunkWriter, Format, IngestError, ReadAhead, Source};
 use crate::lake::columns::{Layout, WriteOptions};
@@ -303,6 +304,32 @@ fn one_huge_batch_is_read_in_pieces() {
     }
 }
 
+/// `fixtures/lz4.arrow` and `zstd.arrow` are one batch each, written by pyarrow.
+#[test]
+fn compressed_batches_are_unpacked_in_pieces() {
+    let null = |i: usize, every: usize, text: String| if i.is_multiple_of(every) { "null".to_owned() } else { text };
+    let lines = (0..1_500).map(|i| {
+        format!(
+            "{{\"b\":{},\"i\":{},\"s\":{},\"l\":{}}}",
+            null(i, 3, (i % 2 == 0).to_string()),
+            i % 100,
+            null(i, 7, format!("\"{}\"", "é".repeat(8_192 + i % 4))),
+            null(i, 13, format!("[{}]", vec![(i % 5).to_string(); i % 3].join(","))),
+        )
+    });
+    let rows: Vec<_> = (101..).zip(lines).map(|(offset, line)| (offset, 77, line)).collect();
+    let specs = r#"{"b":{"type":["boolean","null"]},"i":{"type":"integer"},"s":{"type":["string","null"]},
+        "l":{"type":["array","null"],"items":{"type":["integer","null"]}}}"#;
+    let layout = layout(specs);
+    let directory = tempfile::tempdir().expect("a directory");
+    for name in ["lz4.arrow", "zstd.arrow"] {
+        let path = fixture(name);
+        assert!(Source::open(&path, None, &layout).expect("opens").count() > 1);
+        let file = load(&layout, &path, directory.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_same(&read_file(&layout, &file, i64::MIN, i64::MAX), &rows);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
@@ -333,5 +360,31 @@ proptest! {
                 assert!(source.count() < 1000);
             }
         });
+    }
+}
+
+proptest! {
+    // Each case unpacks 25 MB.
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn damaged_compressed_arrow_is_an_error_or_rows(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        lz4 in any::<bool>(),
+    ) {
+        let layout = layout(r#"{"b":{"type":["boolean","null"]},"i":{"type":"integer"},"s":{"type":["string","null"]},
+            "l":{"type":["array","null"],"items":{"type":["integer","null"]}}}"#);
+        let name = if lz4 { "lz4.arrow" } else { "zstd.arrow" };
+        let mut bytes = fs::read(fixture(name)).expect("there");
+        for (place, value) in &changes {
+            let place = place.index(bytes.len());
+            bytes[place] = *value;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a");
+        fs::write(&path, bytes).expect("written");
+        if let Ok(source) = Source::open(&path, Some(Format::ArrowFile), &layout) {
+            assert!(source.count() < 1000);
+        }
     }
 }
