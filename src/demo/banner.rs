@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::options::DemoOptions;
 use super::root::Root;
-use super::streams::{HOST, TRADES};
+use super::streams::{HOST, TRADES, table as table_of};
 
 /// The text, for a broker that listens on `address`.
 pub fn banner(options: &DemoOptions, address: SocketAddr, root: &Root) -> String {
@@ -17,6 +17,12 @@ pub fn banner(options: &DemoOptions, address: SocketAddr, root: &Root) -> String
         "import asyncio, streamcast\nasync def main():\n    async with streamcast.connect(\"ws://{at}/{TRADES}\", offset=0) as rows:\n        \
          async for offset, ts, row in rows: print(offset, row)\nasyncio.run(main())"
     );
+    let table = std::path::absolute(root.path()).unwrap_or_else(|_| root.path().to_owned());
+    let sql = format!(
+        "INSTALL iceberg; LOAD iceberg; SELECT count(*), max(litelink_offset) FROM iceberg_scan('{}')",
+        table_of(&table, TRADES).display().to_string().replace('\'', "''")
+    );
+    let duckdb = format!("python3 - <<'END'    # pip install duckdb\nimport duckdb\nprint(duckdb.sql(\"{sql}\"))\nEND");
     let mut text = String::new();
     let _ = write!(
         text,
@@ -29,6 +35,8 @@ pub fn banner(options: &DemoOptions, address: SocketAddr, root: &Root) -> String
          wscat -c 'ws://{at}/{TRADES}?offset=0'\n\n\
          streamcast-uring subscribe 'ws://{at}/{TRADES}' --offset earliest --where '{filter}'\n\n\
          python3 - <<'END'    # pip install streamcast\n{python}\nEND\n\n  \
+         Count them in their Iceberg table, which trails by some ten seconds:\n\n\
+         {duckdb}\n\n  \
          Ctrl-C ends it.\n\n",
         root.path().display(),
     );
@@ -61,6 +69,8 @@ mod tests {
         ] {
             assert!(text.contains(line), "no {line} in {text}");
         }
+        let table = root.path().join("trades/trades/published/trades");
+        assert!(text.contains(&format!("iceberg_scan('{}')", table.display())), "no table in {text}");
         assert_eq!(reachable(SocketAddr::from(([0; 16], 1))).to_string(), "[::1]:1");
     }
 }

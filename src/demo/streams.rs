@@ -1,16 +1,27 @@
 //! The two streams of the demo as the broker is told of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::options::DemoOptions;
-use crate::config::{Config, Slow, StreamConfig};
+use crate::config::{Config, Lake, Slow, StreamConfig};
 
 /// The made-up market.
 pub const TRADES: &str = "trades";
 /// This machine.
 pub const HOST: &str = "host";
+
+/// How often everything is brought into the tables: who looks at a demo's table wants to see it grow.
+const FLUSH_EVERY: Duration = Duration::from_secs(10);
+/// How often files are looked for that are not in the tables yet.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+
+/// The table of a stream below a data root (docs/storage.md).
+pub fn table(root: &Path, stream: &str) -> PathBuf {
+    root.join(format!("{stream}/{stream}/published/{stream}"))
+}
 
 /// The broker's configuration for a demo in `root`.
 pub fn config(options: &DemoOptions, root: PathBuf) -> Config {
@@ -20,6 +31,7 @@ pub fn config(options: &DemoOptions, root: PathBuf) -> Config {
         cores: options.cores.clone(),
         insecure: options.insecure,
         log: options.log,
+        lake: Lake { flush_every: Some(FLUSH_EVERY), publish_every: PUBLISH_EVERY, ..Lake::default() },
         streams: vec![stream(TRADES, trades_schema(), true), stream(HOST, host_schema(), false)],
         ..Config::default()
     }
