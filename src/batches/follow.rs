@@ -7,6 +7,7 @@ use super::answers::Watch;
 use super::error::ApiError;
 use super::read::{Found, Wanted};
 use super::service::{Service, Stream};
+use super::shared::Shared;
 
 /// Bytes of frames that are read at once.
 const PIECE_BYTES: usize = 512 << 10;
@@ -17,7 +18,7 @@ pub struct Follower {
     stream: Arc<Stream>,
     wanted: Wanted,
     /// What was read before anybody asked.
-    first: Option<Found>,
+    first: Option<Arc<Shared>>,
     /// Where it ends; it does not if absent.
     until: Option<i64>,
     watch: Option<Watch>,
@@ -62,7 +63,7 @@ impl Follower {
     ///
     /// # Errors
     /// As [`Service::read`].
-    pub async fn next(&mut self, deadline: Instant) -> Result<Option<Found>, ApiError> {
+    pub async fn next(&mut self, deadline: Instant) -> Result<Option<Arc<Shared>>, ApiError> {
         if let Some(first) = self.first.take()
             && first.rows > 0
         {
@@ -78,8 +79,9 @@ impl Follower {
                 Some(watch) => {
                     let head = self.stream.head();
                     if self.wanted.after == head && !watch.grown_since(&self.stream, head, deadline).await {
-                        return Ok(Some(Found { next: head, head, ..Found::default() }));
+                        return Ok(Some(Shared::new(Found { next: head, head, ..Found::default() })));
                     }
+                    self.service.gather(&self.stream, &self.wanted, deadline).await;
                     self.read().await?
                 }
             };
@@ -89,8 +91,11 @@ impl Follower {
         }
     }
 
-    async fn read(&mut self) -> Result<Found, ApiError> {
-        let found = self.service.read_until(&self.stream, &self.wanted, self.until, PIECE_BYTES).await?;
+    async fn read(&mut self) -> Result<Arc<Shared>, ApiError> {
+        let found = match self.until {
+            None => self.service.read_shared(&self.stream, &self.wanted, PIECE_BYTES).await?,
+            until => Shared::new(self.service.read_until(&self.stream, &self.wanted, until, PIECE_BYTES).await?),
+        };
         self.wanted.after = found.next;
         Ok(found)
     }

@@ -18,6 +18,7 @@ pub mod read;
 pub mod render;
 mod scan;
 mod service;
+pub mod shared;
 mod sip;
 pub mod table;
 pub mod time;

@@ -10,12 +10,16 @@ use super::error::ApiError;
 use super::limits::{MAX_PAGE_BYTES, MAX_SCAN, MAX_WAITERS};
 use super::render;
 use super::service::{Service, Stream};
+use super::shared::{Question, Shared, next_tick};
 use crate::journal::reader::{Page, PageRequest, RowFilter};
 use crate::schema::{Filter, Predicate};
 use crate::stream::replay::{NotReplayable, Requested, Resolution, ResolveRequest};
 
 /// Bytes that are asked of the readers at once.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// Items between a reader and the head up to which it is one of those that follow.
+const NEAR_ITEMS: i64 = 1_000;
 
 /// Where a read starts and which rows it gives.
 #[derive(Clone)]
@@ -26,6 +30,14 @@ pub struct Wanted {
     pub limit: usize,
     /// Which rows; all if absent.
     pub filter: Option<RowFilter>,
+}
+
+impl Wanted {
+    /// The boundary to start at, if this is all that comes to a stream that ends at `until`, and most of it was read.
+    fn follows(&self, until: i64) -> Option<i64> {
+        let after = self.after.filter(|_| self.filter.is_none())?;
+        (1..=NEAR_ITEMS).contains(&until.saturating_sub(after)).then_some(after)
+    }
 }
 
 /// What a read found.
@@ -99,6 +111,36 @@ impl Service {
         }
         let start = self.start(stream, wanted.after, until).await?;
         self.rows(stream, wanted, (start, until), max_bytes).await
+    }
+
+    /// As [`Service::read`], up to so many bytes, together with everybody who reads just this near the head.
+    ///
+    /// # Errors
+    /// As [`Service::read`].
+    pub(super) async fn read_shared(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        max_bytes: usize,
+    ) -> Result<Arc<Shared>, ApiError> {
+        let until = stream.end();
+        let Some(after) = wanted.follows(until) else {
+            return Ok(Shared::new(self.read_until(stream, wanted, Some(until), max_bytes).await?));
+        };
+        let question = Question { stream: stream.journal_id, after, until, limit: wanted.limit, max_bytes };
+        let reading = self.reads.of(question, Instant::now());
+        let read = || async { self.read_until(stream, wanted, Some(until), max_bytes).await.map(Shared::new) };
+        let shared = Arc::clone(reading.get_or_try_init(read).await?);
+        self.reads.let_go(question, &shared);
+        Ok(shared)
+    }
+
+    /// Where rows come all the time, waits until the others that follow read too, but no longer than to `deadline`.
+    pub(super) async fn gather(&self, stream: &Stream, wanted: &Wanted, deadline: Instant) {
+        let (end, now) = (stream.end(), Instant::now());
+        if wanted.follows(end).is_some() && stream.pulse.is_quick(end, now) {
+            tokio::time::sleep_until(next_tick(self.began, now).min(deadline).into()).await;
+        }
     }
 
     /// Finds out where a read starts.
@@ -189,8 +231,14 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::read`], and 429 when too many wait already.
-    pub async fn read_or_wait(&self, stream: &Stream, wanted: &Wanted, deadline: Instant) -> Result<Found, ApiError> {
-        let mut found = self.read(stream, wanted).await?;
+    pub async fn read_or_wait(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        deadline: Instant,
+    ) -> Result<Arc<Shared>, ApiError> {
+        self.gather(stream, wanted, deadline).await;
+        let mut found = self.read_shared(stream, wanted, MAX_PAGE_BYTES).await?;
         if found.rows > 0 || Instant::now() >= deadline {
             return Ok(found);
         }
@@ -202,7 +250,8 @@ impl Service {
             if found.at_head() && !watch.grown_since(stream, found.head, deadline).await {
                 return Ok(found);
             }
-            found = self.read(stream, &wanted).await?;
+            self.gather(stream, &wanted, deadline).await;
+            found = self.read_shared(stream, &wanted, MAX_PAGE_BYTES).await?;
             if found.rows > 0 || Instant::now() >= deadline {
                 return Ok(found);
             }

@@ -19,6 +19,7 @@ use super::limits::{INLINE_BODY_BYTES, MAX_BODIES_BYTES, MAX_PARSING, MAX_QUEUE_
 use super::name;
 use super::purge::Purges;
 use super::render::Inserted;
+use super::shared::{Pulse, Reads};
 use super::token::Tokens;
 use super::validator::Validator;
 use crate::journal::reader::ReaderHandle;
@@ -88,6 +89,7 @@ pub struct Stream {
     check: RwLock<Arc<Check>>,
     /// Offsets below the end that hold no entry.
     pub(super) left_out: AtomicI64,
+    pub(super) pulse: Pulse,
 }
 
 /// The validator of a stream at one moment.
@@ -151,6 +153,9 @@ pub struct Service {
     pub(super) purges: Purges,
     bodies: Arc<Semaphore>,
     parsing: Arc<Semaphore>,
+    pub(super) reads: Reads,
+    /// When the service was made: what readers that wake together count from.
+    pub(super) began: Instant,
 }
 
 impl Service {
@@ -175,6 +180,8 @@ impl Service {
             purges: Purges::default(),
             bodies: Arc::new(Semaphore::new(MAX_BODIES_BYTES / BODY_UNIT_BYTES)),
             parsing: Arc::new(Semaphore::new(MAX_PARSING)),
+            reads: Reads::default(),
+            began: Instant::now(),
         }
     }
 
@@ -272,6 +279,7 @@ impl Service {
             tokens: Tokens::new(stream_id),
             check: RwLock::new(Arc::new(Check { version, source, validator })),
             left_out: AtomicI64::new(left_out),
+            pulse: Pulse::default(),
         });
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(journal_id, Arc::clone(&stream));
         Ok(stream)

@@ -427,7 +427,20 @@ fn start_http(
         certificates: certificates.clone(),
         ..HttpSettings::new(Arc::new(on_upgrade))
     };
-    Ok(http::start(settings, Arc::clone(telemetry), &plan.background)?)
+    let plan = plan.clone();
+    Ok(http::start(settings, Arc::clone(telemetry), move || settle(&plan))?)
+}
+
+/// Puts the calling thread, and those it starts, on the background cores. Where a shard or the writer is on one of them it
+/// stands back: rows on their way to subscribers come first.
+fn settle(plan: &CorePlan) {
+    if !cores::confine_current_thread(&plan.background) {
+        let (cores, error) = (&plan.background, std::io::Error::last_os_error());
+        tracing::warn!(?cores, %error, "cannot pin the thread; it runs wherever the system puts it");
+    }
+    if plan.background.iter().any(|core| *core == plan.writer || plan.shards.contains(core)) {
+        cores::stand_back();
+    }
 }
 
 /// Listens on the address of the control API; says which it is, for port 0.

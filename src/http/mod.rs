@@ -10,7 +10,6 @@ mod caller;
 mod connection;
 pub mod console;
 mod control;
-mod cores;
 mod errors;
 mod handed;
 mod health;

@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, watch};
 
 use super::connection::{Adopted, serve};
 use super::console;
-use super::cores;
 use super::errors::HttpError;
 use super::health::Readiness;
 use super::routes::App;
@@ -51,22 +50,24 @@ pub enum AdoptRefused {
     Stopped,
 }
 
-/// Starts serving on a thread of its own that stays on `cores` (anywhere if empty); says starting until
+/// Starts serving on a thread of its own, which calls `settle` first to go where it belongs; says starting until
 /// [`HttpHandle::set_ready`].
 ///
 /// # Errors
 /// If the thread or its runtime cannot be made.
-pub fn start(settings: HttpSettings, telemetry: Arc<Telemetry>, cores: &[usize]) -> Result<HttpHandle, HttpError> {
+pub fn start(
+    settings: HttpSettings,
+    telemetry: Arc<Telemetry>,
+    settle: impl FnOnce() + Send + 'static,
+) -> Result<HttpHandle, HttpError> {
     let app = App::new(settings, telemetry)?;
     let (adopted, arrivals) = mpsc::unbounded_channel();
     let (stopping, stop) = watch::channel(None);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
-    let (served, cores) = (app.clone(), cores.to_vec());
+    let served = app.clone();
     let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
-        if let Err(error) = cores::stay_on(&cores) {
-            tracing::warn!(%error, ?cores, "http runs on any core");
-        }
+        settle();
         runtime.block_on(run(served, arrivals, stop));
         runtime.shutdown_background();
     })?;

@@ -26,7 +26,7 @@ fn rig(read_first: usize, change: impl FnOnce(&mut HttpSettings)) -> Rig {
         let _ = upgrades.send((socket, head, leftover));
     }));
     change(&mut settings);
-    let handle = start(settings, telemetry, &[]).expect("started");
+    let handle = start(settings, telemetry, || {}).expect("started");
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = listener.local_addr().expect("an address");
     let (refused, refusals) = mpsc::channel();

@@ -18,6 +18,7 @@ use super::streams::find;
 use crate::auth::Action;
 use crate::batches::limits::{DEFAULT_PAGE_ROWS, MAX_BODY_BYTES, MAX_PAGE_ROWS, MAX_WAIT};
 use crate::batches::read::Wanted;
+use crate::batches::shared::Shared;
 use crate::batches::table::Table;
 use crate::batches::{ApiError, Stream, render};
 use crate::http::errors::{json, typed};
@@ -117,12 +118,14 @@ fn after(stream: &Stream, text: Option<&str>) -> Result<Option<i64>, ApiError> {
 
 async fn page(call: &Call, stream: &Arc<Stream>, wanted: &Wanted, deadline: Instant) -> Answer {
     let found = call.service.read_or_wait(stream, wanted, deadline).await?;
-    let bytes: usize = found.frames.iter().map(Vec::len).sum();
-    let text = if bytes > INLINE_ANSWER_BYTES {
+    let write = |stream: &Stream, found: &Shared| {
+        found.page(|found| render::page(&stream.tokens, &found.frames, found.next, found.head))
+    };
+    let text = if found.bytes() > INLINE_ANSWER_BYTES {
         let stream = stream.clone();
-        call.service.apart(move || Ok(render::page(&stream.tokens, &found.frames, found.next, found.head))).await?
+        call.service.apart(move || Ok(write(&stream, &found))).await?
     } else {
-        render::page(&stream.tokens, &found.frames, found.next, found.head)
+        write(stream, &found)
     };
     Ok(follow::no_store(json(StatusCode::OK, text)))
 }

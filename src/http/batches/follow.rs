@@ -45,10 +45,13 @@ pub async fn events(call: &Call, stream: Arc<Stream>, wanted: Wanted) -> Answer 
             Ok(None) => None,
             Ok(Some(found)) if found.rows == 0 => Some((Ok(Bytes::from_static(b": still here\n\n")), Some(follower))),
             Ok(Some(found)) => {
-                let mut out = Vec::new();
                 let tokens = &follower.stream().tokens;
-                found.frames.iter().for_each(|frames| render::events(&mut out, tokens, frames));
-                Some((Ok(out.into()), Some(follower)))
+                let events = found.events(|found| {
+                    let mut out = Vec::new();
+                    found.frames.iter().for_each(|frames| render::events(&mut out, tokens, frames));
+                    out
+                });
+                Some((Ok(events), Some(follower)))
             }
             Err(error) => Some((Ok(Bytes::from(format!("event: error\ndata: {}\n\n", error.body()))), None)),
         }

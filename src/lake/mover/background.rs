@@ -4,9 +4,6 @@ use std::io;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// How far background work stands back where it shares a core with a shard or the writer.
-const NICENESS: libc::c_int = 10;
-
 /// Threads for work that blocks: sealing, merging, files.
 const MAX_BLOCKING_THREADS: usize = 8;
 
@@ -31,12 +28,5 @@ fn stand_back(cores: &[usize]) {
         let error = io::Error::last_os_error();
         tracing::warn!(?cores, %error, "cannot pin the thread; it runs wherever the system puts it");
     }
-    // SAFETY: neither call touches memory of this process but the parameters; 0 is the calling thread.
-    unsafe {
-        // On Linux every thread has a niceness of its own.
-        libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS);
-        let parameters = libc::sched_param { sched_priority: 0 };
-        // It never takes the core from a thread that just woke.
-        libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters);
-    }
+    streamcast_shards::cores::stand_back();
 }
