@@ -10,6 +10,11 @@ from broker import A, ADAPTER, Broker, Case, stream
 WIDER = A | {"properties": A["properties"] | {"more": {"type": ["string", "null"]}}}
 
 
+def some(dice: random.Random, cursors, count: int) -> list[str]:
+    """At most `count` of them."""
+    return dice.sample(sorted(cursors), min(len(cursors), count))
+
+
 class Moves(Case):
     async def asyncSetUp(self):
         await super().asyncSetUp()
@@ -79,20 +84,20 @@ class Moves(Case):
                     await self.broker.restart(kill=True)
                 elif move != "nothing":
                     await self.offline("flush", "t", *(["--evict"] if move == "evict" else []))
-                for cursor in dice.sample(sorted(self.cursors), 8):
+                for cursor in some(dice, self.cursors, 8):
                     self.assertFalse(self.judge(cursor, 0), "nothing was given up")
         # A migration begins a new log. What the one before has is read from the tables, if anywhere.
         before = dict(self.cursors)
         await self.migrate()
         self.insert(5)
         floor = self.log[-5][0]
-        told = [self.judge(cursor, floor) for cursor in dice.sample(sorted(before), 12)]
+        told = [self.judge(cursor, floor) for cursor in some(dice, before, 12)]
         print(f"(seed {seed}, {len(before)} cursors, {sum(told)} of {len(told)} are behind the migration)", end=" ")
         for cursor in set(self.cursors) - set(before):
             self.judge(cursor, floor)
         self.insert(3)
         self.erase(self.log[-2:-1])
-        for cursor in dice.sample(sorted(self.cursors), 12):
+        for cursor in some(dice, self.cursors, 12):
             self.judge(cursor, floor)
 
     async def migrate(self) -> None:
