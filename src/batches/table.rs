@@ -14,12 +14,12 @@ impl Table {
     /// A stream with the columns of `stream`'s table.
     ///
     /// # Errors
-    /// 409 if its columns have no form as a table.
+    /// 503 if its columns have no form as a table; a stream with a log is not served then.
     pub fn new(stream: &Stream) -> Result<Self, ApiError> {
         let any = Schema::any_object();
         let layout = Layout::new(stream.served.schema.as_ref().unwrap_or(&any));
         let lines = layout.and_then(|layout| IpcLines::new(&layout));
-        lines.map(Self).map_err(|error| ApiError::new(409, "no_table", error.to_string()))
+        lines.map(Self).map_err(|error| damaged(&error))
     }
 
     /// Takes a page of row frames; the bytes so far.
