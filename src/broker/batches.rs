@@ -33,7 +33,8 @@ impl Directory for Streams {
 
     fn create(&self, name: &str, schema: Option<&Value>) -> Result<Arc<ServedStream>, ApiError> {
         let taken = || ApiError::new(409, "stream_exists", format!("there is a stream {name:?} already"));
-        if Streams::catalog(self).find(name).is_some() || Streams::catalog(self).holds(name) {
+        // Of a name that the registry has, only the registry brings a stream back after a start.
+        if self.is_managed(name) || Streams::catalog(self).find(name).is_some() || Streams::catalog(self).holds(name) {
             return Err(taken());
         }
         // A stream that is recorded and not served is stopped, and belongs to whoever stopped it.
@@ -73,6 +74,16 @@ impl Directory for Streams {
                 409,
                 "stream_is_configured",
                 format!("the broker's configuration guards the history of the stream {name:?}"),
+            ));
+        }
+        if self.is_managed(name) {
+            // Its declaration would stay, bound to a stream that is no more, and no other one could have the name.
+            return Err(ApiError::new(
+                409,
+                "stream_is_declared",
+                format!(
+                    "the stream {name:?} is declared through the control API; retire it there, or erase its entries"
+                ),
             ));
         }
         let (Some(journal_id), Some(stream_id)) = (stream.journal_id, stream.stream_id.clone()) else {

@@ -50,6 +50,7 @@ fn history_guard(guard: &config::HistoryGuard) -> HistoryGuard {
 /// Brings the streams of the registry into service, and starts its worker.
 pub(super) fn recover(registry: &Registry, streams: &Arc<Streams>) -> Result<(), BrokerError> {
     if registry.is_managed() {
+        streams.managed_by(registry);
         registry.recover(Arc::new(Managed { streams: Arc::clone(streams) }))?;
     }
     Ok(())

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use streamcast_shards::Command;
@@ -19,6 +19,7 @@ use crate::config::{Config, StreamConfig};
 use crate::journal::reader::{Page, PageRequest, ReaderHandle};
 use crate::journal::{Errand, Job, JobSender, Office, StreamRecord};
 use crate::lake::mover::Lake;
+use crate::registry::Registry;
 use crate::session::{Catalog, CatalogCell, Remote, ServedStream};
 use crate::telemetry::Telemetry;
 use crate::wire::row::row_of_frame;
@@ -42,6 +43,8 @@ pub struct Streams {
     lake: Arc<Lake>,
     /// How many streams came into service.
     started: AtomicU64,
+    /// What is declared at run time, from when it is brought back.
+    registry: OnceLock<Registry>,
     /// Held through a change, so that changes come one after the other.
     changing: Mutex<()>,
 }
@@ -64,7 +67,19 @@ impl Streams {
     ) -> Self {
         let started = AtomicU64::new(config.streams.len() as u64);
         let root = lake.root().to_owned();
-        Self { config, root, catalog, jobs, inboxes, telemetry, readers, lake, started, changing: Mutex::new(()) }
+        let (registry, changing) = (OnceLock::new(), Mutex::new(()));
+        Self { config, root, catalog, jobs, inboxes, telemetry, readers, lake, started, registry, changing }
+    }
+
+    /// From here on streams that this registry declares are its own to create, and nobody's to delete.
+    pub(super) fn managed_by(&self, registry: &Registry) {
+        // Only the first one counts; a broker has one.
+        let _known = self.registry.set(registry.clone());
+    }
+
+    /// Whether a stream of this name is declared through the control API, served or not.
+    pub(super) fn is_managed(&self, name: &str) -> bool {
+        self.registry.get().is_some_and(|registry| registry.declares(name))
     }
 
     /// How many streams came into service in this process, those of the configuration included.

@@ -116,6 +116,12 @@ impl Registry {
         self.0.book().records.keys().cloned().collect()
     }
 
+    /// Whether a stream of this name is declared, served or not.
+    #[must_use]
+    pub fn declares(&self, name: &str) -> bool {
+        self.0.book().records.contains_key(name)
+    }
+
     /// The streams that are to be served, by what was declared last.
     #[must_use]
     pub fn wanted(&self) -> Vec<String> {

@@ -80,8 +80,11 @@ async def what_was_sent() -> None:
             await broker.wants(410, "stream_deleted", method, target.format(made["id"]), body)
         # One that takes no more.
         await broker.declare("r")
+        await broker.wants(409, "stream_exists", "POST", S, {"name": "r"})
         await broker.desire("r", "serving", 1)
+        await broker.wants(409, "stream_is_declared", "DELETE", f"{S}/r")
         await broker.desire("r", "retired", 2)
+        await broker.wants(409, "stream_is_declared", "DELETE", f"{S}/r")
         await broker.wants(409, "stream_retired", "POST", f"{S}/r/entries", {"entries": [ONE_ROW]})
         await broker.wants(200, None, "GET", f"{S}/r/entries")
 

@@ -28,7 +28,7 @@ CONTRACTS = {
         (400, "invalid_request"), (400, "invalid_json"), (400, "invalid_cursor"), (400, "invalid_where"), (400, "invalid_entry_id"),
         (400, "invalid_name"), (400, "invalid_validator"), (401, "authentication_required"), (403, "forbidden"),
         (404, "stream_not_found"), (409, "idempotency_key_reused"), (409, "stream_exists"), (409, "stream_is_configured"),
-        (409, "stream_not_durable"), (409, "stream_retired"), (410, "stream_deleted"), (410, "cursor_expired"),
+        (409, "stream_is_declared"), (409, "stream_not_durable"), (409, "stream_retired"), (410, "stream_deleted"), (410, "cursor_expired"),
         (413, "request_too_large"), (422, "validation_failed"), (422, "invalid_schema"), (429, "too_many_requests"),
         (429, "too_many_failures"), (503, "unavailable"), (200, None), (201, None), (202, None),
     },

@@ -39,7 +39,7 @@ refusals! {
     /// Of changing a stream.
     Change: STREAM, BODY, &[(400, "invalid_validator")];
     /// Of deleting a stream.
-    Delete: STREAM, &[(409, "stream_is_configured"), (503, "unavailable")];
+    Delete: STREAM, &[(409, "stream_is_configured"), (409, "stream_is_declared"), (503, "unavailable")];
     /// Of inserting entries.
     Insert: STREAM, BODY, LARGE_BODY, &[(409, "stream_retired"), (422, "validation_failed")];
     /// Of reading entries.
