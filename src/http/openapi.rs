@@ -107,6 +107,16 @@ mod tests {
     }
 
     #[test]
+    fn no_name_stands_for_a_shape_of_each_api() {
+        let names = |document: Document| -> BTreeSet<String> {
+            document.components.map(|parts| parts.schemas.into_keys().collect()).unwrap_or_default()
+        };
+        let (control, batches) = (names(ControlApi::openapi()), names(BatchesApi::openapi()));
+        assert!(!control.is_empty() && !batches.is_empty());
+        assert_eq!(control.intersection(&batches).collect::<Vec<_>>(), Vec::<&String>::new());
+    }
+
+    #[test]
     fn a_status_lists_its_codes_once() {
         let described = refusals("E", &[(409, "b"), (400, "c"), (409, "a"), (409, "b")]);
         let RefOr::T(conflict) = &described["409"] else { panic!("a reference") };

@@ -55,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--paths", default="^/control/v1", help="regular expression of the paths that are called")
+    parser.add_argument("--paths", default="^/(control/)?v1", help="regular expression of the paths that are called")
     parser.add_argument("--adapter", type=Path, default=HERE.parent / "conformance" / "adapter")
     args = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="control-schemathesis-"))

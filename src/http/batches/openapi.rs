@@ -1,6 +1,7 @@
 //! The batch API for machines. The types here are only described, never made: answers are written as text.
 #![expect(dead_code, reason = "they are shapes of documents that others write")]
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::{OpenApi, ToSchema};
 
@@ -24,9 +25,9 @@ use super::routes;
 )]
 pub struct BatchesApi;
 
-/// A stream.
+/// A stream. The document has the control API's view of one as well.
 #[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
+#[schema(rename_all = "camelCase", as = BatchStreamView)]
 pub struct StreamView {
     id: String,
     name: String,
@@ -47,7 +48,8 @@ pub struct StreamList {
 }
 
 /// A stream to be created.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct NewStream {
     #[schema(pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}$")]
     name: String,
@@ -56,7 +58,8 @@ pub struct NewStream {
 }
 
 /// What is to change about a stream.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct StreamChange {
     #[schema(required = true)]
     validator: Option<String>,
@@ -71,7 +74,8 @@ pub struct DeletedStream {
 }
 
 /// Entries to be inserted.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(rename_all = "camelCase")]
 pub struct NewBatch {
     #[schema(min_length = 1, max_length = 256)]
@@ -124,7 +128,8 @@ pub struct EntryView {
 }
 
 /// What is to be erased: either entries or whatever matches.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(rename_all = "camelCase")]
 pub struct NewErasure {
     #[schema(min_length = 1, max_length = 256)]
