@@ -86,6 +86,8 @@ pub struct LakeCounters {
     sealed_end_plus_one: AtomicI64,
     /// Everything before this offset is in the table, plus one; 0 where that is not known.
     published_end_plus_one: AtomicI64,
+    /// Everything before this offset has left the journal, plus one; 0 where that is not known.
+    evicted_end_plus_one: AtomicI64,
     /// Files of the current log.
     pub files: AtomicU64,
     /// Their bytes.
@@ -139,6 +141,17 @@ impl LakeCounters {
     #[must_use]
     pub fn published_end(&self) -> Option<i64> {
         self.published_end_plus_one.load(Relaxed).checked_sub(1).filter(|end| *end >= 0)
+    }
+
+    /// Everything before this offset has left the journal.
+    pub fn evicted(&self, end: i64) {
+        self.evicted_end_plus_one.store(end.saturating_add(1), Relaxed);
+    }
+
+    /// Everything before this offset has left the journal, if that is known.
+    #[must_use]
+    pub fn evicted_end(&self) -> Option<i64> {
+        self.evicted_end_plus_one.load(Relaxed).checked_sub(1).filter(|end| *end >= 0)
     }
 
     /// How long ago the first row that is not in the table was taken, in seconds; 0 if all are there.

@@ -14,6 +14,7 @@ use super::grants::Grants;
 use super::head::RequestHead;
 use super::limiter::Limiter;
 use super::origin;
+use super::overview::Overview;
 use super::policy::{Policy, PolicySources};
 use super::pool::{Checked, Done, Pool};
 use super::principal::Principal;
@@ -139,6 +140,12 @@ impl Gate {
     #[must_use]
     pub fn has_policy(&self) -> bool {
         self.0.sources.any()
+    }
+
+    /// What the policy says, without anything that lets anybody in; `None` if there is none.
+    #[must_use]
+    pub fn overview(&self) -> Option<Overview> {
+        self.0.policy().map(|policy| policy.overview(SystemTime::now()))
     }
 
     /// Reads the policy again. What was found out about credentials is forgotten.

@@ -16,6 +16,7 @@ use super::file::{Limits, OneOrMore, PolicyFile};
 use super::grants::Grants;
 use super::keys::{self, Key, KeyFile};
 use super::limiter::Pace;
+use super::overview::{IssuerView, KeyView, Overview, PrincipalView, grants_view};
 use super::principal::{ANONYMOUS, Origin, Principal};
 use super::token::{self, Issuer};
 
@@ -109,6 +110,48 @@ impl Policy {
     #[must_use]
     pub fn anonymous(&self) -> Option<&Principal> {
         self.anonymous.as_ref()
+    }
+
+    /// What it says, without anything that lets anybody in.
+    #[must_use]
+    pub fn overview(&self, now: SystemTime) -> Overview {
+        let now_s = keys::unix_s(now);
+        let keys_of = |name: &str| self.keys.values().filter(|(key, _)| key.name == name).count();
+        let mut principals: Vec<PrincipalView> = self
+            .people
+            .iter()
+            .map(|(name, person)| PrincipalView {
+                name: name.clone(),
+                passwords: person.hashes.len(),
+                keys: keys_of(name),
+                grants: grants_view(&person.grants),
+            })
+            .collect();
+        principals.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut listed: Vec<KeyView> = self
+            .keys
+            .values()
+            .map(|(key, principal)| KeyView {
+                id: key.id.clone(),
+                name: key.name.clone(),
+                created: key.created,
+                expires: key.expires,
+                expired: key.expires.is_some_and(|expires| expires <= now_s),
+                own_grants: key.grants.is_some(),
+                grants: grants_view(principal.grants()),
+            })
+            .collect();
+        listed.sort_by(|one, other| one.id.cmp(&other.id));
+        let issuers = self.issuers.iter().map(|known| IssuerView {
+            issuer: known.text.issuer.clone(),
+            grants: known.text.grants.grants().map(|grants| grants_view(&grants)).unwrap_or_default(),
+        });
+        Overview {
+            anonymous: self.anonymous.as_ref().map(|anonymous| grants_view(anonymous.grants())),
+            issuers: issuers.collect(),
+            principals,
+            keys: listed,
+        }
     }
 
     /// How fast an address may fail.

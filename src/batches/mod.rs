@@ -16,6 +16,7 @@ pub mod name;
 mod purge;
 pub mod read;
 pub mod render;
+pub mod retention;
 mod scan;
 mod service;
 pub mod shared;

@@ -161,7 +161,8 @@ impl Service {
             Ok(Resolution::Serve { start }) => Ok(start),
             Ok(Resolution::Refuse(NotReplayable::Evicted { earliest, .. })) => {
                 let message = "the entries after this cursor are not kept any more; go on from the earliest";
-                let details = serde_json::json!({"earliest": stream.tokens.cursor(earliest)});
+                let details =
+                    serde_json::json!({"earliest": stream.tokens.cursor(earliest), "earliestOffset": earliest});
                 Err(ApiError::new(410, "cursor_expired", message).with(details))
             }
             Ok(Resolution::Refuse(_)) => Err(ApiError::cursor()),

@@ -19,6 +19,7 @@ use super::limits::{INLINE_BODY_BYTES, MAX_BODIES_BYTES, MAX_PARSING, MAX_QUEUE_
 use super::name;
 use super::purge::Purges;
 use super::render::Inserted;
+use super::retention::Retention;
 use super::shared::{Pulse, Reads};
 use super::token::Tokens;
 use super::validator::Validator;
@@ -68,6 +69,18 @@ pub trait Directory: Send + Sync {
 
     /// The latest erasure of a stream of whose rows, and of those of all erasures before it, no file has any.
     fn purged_through(&self, stream: u32) -> Option<i64>;
+
+    /// How long the rows of a stream with a log are kept. Waits for the disk.
+    ///
+    /// # Errors
+    /// 503 when its documents cannot be read.
+    fn retention(&self, stream: &ServedStream) -> Result<Retention, ApiError>;
+
+    /// Sets how long they are kept, in microseconds; for ever with `None`. Waits for the disk.
+    ///
+    /// # Errors
+    /// 409 for a stream whose whole history is guarded, 503 when its documents cannot be written.
+    fn retain(&self, stream: &ServedStream, max_age_us: Option<i64>) -> Result<(), ApiError>;
 
     /// Takes away what a deleted stream has left outside of the journal. Waits for the disk.
     ///

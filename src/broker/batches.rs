@@ -9,10 +9,12 @@ use serde_json::Value;
 
 use super::error::BrokerError;
 use super::streams::Streams;
+use crate::batches::retention::Retention;
 use crate::batches::{ApiError, Directory};
 use crate::config::StreamConfig;
 use crate::journal::{Deleted, JournalError};
-use crate::lake::life::{Gone, delete_published};
+use crate::lake::documents::Documents;
+use crate::lake::life::{self, Gone, delete_published};
 use crate::session::{Catalog, ServedStream, now_us};
 
 /// How long the peers of a stream that is deleted may take to leave.
@@ -118,6 +120,32 @@ impl Directory for Streams {
         self.lake().purged_through(stream)
     }
 
+    fn retention(&self, stream: &ServedStream) -> Result<Retention, ApiError> {
+        let documents = self.documents(&stream.name);
+        let current = self.lake().block_on(documents.current()).map_err(|error| unkept(&error))?;
+        let document = current.ok_or_else(|| ApiError::no_stream(&stream.name))?.document;
+        let first = document.sealed_logs.first().map_or(document.live_log.start_offset, |log| log.start_offset);
+        Ok(Retention {
+            max_age_us: document.retention,
+            first_offset: first,
+            pending: document.pending.map(|pending| (pending.floor, pending.at)),
+        })
+    }
+
+    fn retain(&self, stream: &ServedStream, max_age_us: Option<i64>) -> Result<(), ApiError> {
+        let guards = self.config().registry.iter().flat_map(|registry| &registry.history_guards);
+        if guards.into_iter().any(|guard| guard.name == stream.name) {
+            let message = format!("the whole history of {:?} is guarded by the broker's configuration", stream.name);
+            return Err(ApiError::new(409, "history_is_guarded", message));
+        }
+        let documents = self.documents(&stream.name);
+        self.lake().block_on(life::retain(&documents, &stream.name, max_age_us)).map_err(|error| unkept(&error))?;
+        if let Some(journal_id) = stream.journal_id {
+            self.lake().retain_soon(journal_id);
+        }
+        Ok(())
+    }
+
     fn clear(&self, deleted: &Deleted) -> Result<(), ApiError> {
         self.move_away(deleted)?;
         let gone = Gone {
@@ -136,6 +164,10 @@ impl Directory for Streams {
 }
 
 impl Streams {
+    fn documents(&self, stream: &str) -> Documents {
+        Documents::new(self.lake().root(), stream, Some(Arc::new(self.lake().store().clone())))
+    }
+
     fn trash(&self, deleted: &Deleted) -> PathBuf {
         self.root().join(TRASH).join(&deleted.stream_id)
     }
@@ -170,5 +202,10 @@ impl Streams {
 
 fn failed(error: &BrokerError) -> ApiError {
     tracing::error!(%error, "a stream cannot be created or deleted");
+    ApiError::unavailable(error.to_string())
+}
+
+fn unkept(error: &dyn std::error::Error) -> ApiError {
+    tracing::error!(%error, "what is kept of a stream cannot be read or written");
     ApiError::unavailable(error.to_string())
 }

@@ -167,12 +167,15 @@ impl Families {
 
 type ReadTable = fn(&StreamCounters, SystemTime) -> Option<f64>;
 
-const STREAM_TABLES: [(&str, &str, ReadTable); 7] = [
+const STREAM_TABLES: [(&str, &str, ReadTable); 8] = [
     ("streamcast_stream_sealed_end_offset", "Everything before it is in files.", |stream, _| {
         stream.lake.sealed_end().map(|end| end as f64)
     }),
     ("streamcast_stream_published_end_offset", "Everything before it is in the table.", |stream, _| {
         stream.lake.published_end().map(|end| end as f64)
+    }),
+    ("streamcast_stream_evicted_end_offset", "Everything before it has left the journal.", |stream, _| {
+        stream.lake.evicted_end().map(|end| end as f64)
     }),
     ("streamcast_stream_unpublished_rows", "Offsets that are not in the table yet.", |stream, _| {
         stream.lake.published_end().map(|end| (stream.end_offset.load(Relaxed) - end).max(0) as f64)

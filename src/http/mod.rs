@@ -3,6 +3,7 @@
 //! A shard accepts every connection. What does not ask for a WebSocket is handed over with
 //! [`HttpHandle::adopt`]; a connection that asks for one later goes back through [`HttpSettings::on_upgrade`].
 
+mod access;
 mod activity;
 mod audit;
 mod batches;

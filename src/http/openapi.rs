@@ -13,6 +13,7 @@ use utoipa::openapi::{
     SecurityRequirement,
 };
 
+use super::access::AccessApi;
 use super::batches::BatchesApi;
 use super::control::ControlApi;
 use super::errors::{internal, json};
@@ -36,6 +37,7 @@ async fn document() -> Response<Body> {
 fn describe() -> Document {
     let mut document = ControlApi::openapi();
     document.merge(BatchesApi::openapi());
+    document.merge(AccessApi::openapi());
     document.info = InfoBuilder::new()
         .title("streamcast-uring")
         .version(env!("CARGO_PKG_VERSION"))

@@ -14,6 +14,7 @@ const STYLE: &str = include_str!("page/console.css");
 /// The script, in the order its parts need each other.
 const SCRIPT: &str = concat!(
     include_str!("page/format.js"),
+    include_str!("page/session.js"),
     include_str!("page/socket.js"),
     include_str!("page/chart.js"),
     include_str!("page/tables.js"),
@@ -21,7 +22,10 @@ const SCRIPT: &str = concat!(
     include_str!("page/connect.js"),
     include_str!("page/rows.js"),
     include_str!("page/publish.js"),
+    include_str!("page/browse.js"),
+    include_str!("page/lake.js"),
     include_str!("page/control.js"),
+    include_str!("page/access.js"),
     include_str!("page/main.js"),
 );
 

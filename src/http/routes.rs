@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH};
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use axum::routing::{get, post};
 use http_body_util::Limited;
@@ -16,6 +16,7 @@ use prometheus::{IntCounterVec, Opts};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
+use super::access::{self, ACCESS_PATH};
 use super::caller::Caller;
 use super::connection::ByControlAddress;
 use super::errors::{
@@ -87,7 +88,7 @@ impl App {
             path if self.settings.stats_path.as_deref() == Some(path) => "stats",
             "/" | console::HISTORY_PATH => "console",
             "/metrics" => "metrics",
-            TICKETS_PATH => "tickets",
+            TICKETS_PATH | ACCESS_PATH => "access",
             "/healthz" => "healthz",
             "/readyz" => "readyz",
             openapi::OPENAPI_PATH => "openapi",
@@ -105,13 +106,28 @@ impl App {
             Err(refused) => (Caller::nobody(), Some(refused)),
         };
         let response = match refused {
-            Some(refused) if !is_open(request.uri().path()) => refused,
+            Some(refused) if !self.is_open(&request) => refused,
             _ => self.serve(request, caller.clone()).await,
         };
         if let Some(record) = record {
             record.write(&caller, response.status());
         }
         response
+    }
+
+    /// Paths that answer everybody: they say no more than that a broker runs. The page has nothing in it but the way to
+    /// sign in, and whoever shows no credentials is told that some are wanted.
+    fn is_open<B>(&self, request: &Request<B>) -> bool {
+        let shows_nothing = || !request.headers().contains_key(AUTHORIZATION) && request.uri().query().is_none();
+        match request.uri().path() {
+            "/healthz" | "/readyz" => true,
+            _ if upgrade::asks_for_websocket(request) || !matches!(*request.method(), Method::GET | Method::HEAD) => {
+                false
+            }
+            "/" => self.settings.console && request.uri().query().is_none(),
+            ACCESS_PATH => shows_nothing(),
+            _ => false,
+        }
     }
 
     async fn serve(&self, mut request: Request<Incoming>, caller: Caller) -> Response<Body> {
@@ -212,11 +228,6 @@ fn is_batches(path: &str) -> bool {
     path.strip_prefix(batches::PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Paths that answer everybody: they say no more than that a broker runs.
-fn is_open(path: &str) -> bool {
-    matches!(path, "/healthz" | "/readyz")
-}
-
 /// The application as the router's handlers see it; gone only while the process ends.
 #[derive(Clone)]
 struct Shared(std::sync::Weak<App>);
@@ -259,13 +270,16 @@ fn router(settings: &HttpSettings) -> Router<Shared> {
             }),
         );
     }
-    let mut router = router.merge(openapi::router()).merge(control::router(settings.registry.clone()));
+    let mut router = router
+        .merge(access::router(settings.gate.clone()))
+        .merge(openapi::router())
+        .merge(control::router(settings.registry.clone()));
     if let Some(service) = &settings.batches {
         router = router.merge(batches::router(Arc::clone(service)));
     }
     router.fallback(|| async { not_found() }).method_not_allowed_fallback(|| async { method_not_allowed("GET, HEAD") })
 }
 
-fn no_store(response: Response<Body>) -> Response<Body> {
+pub(super) fn no_store(response: Response<Body>) -> Response<Body> {
     with_header(response, CACHE_CONTROL, HeaderValue::from_static("no-store"))
 }

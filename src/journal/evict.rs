@@ -23,6 +23,8 @@ pub(super) const OFFLINE_STEP: Budget = Budget { batches: 16_384, bytes: 32 << 2
 pub(super) struct Step {
     pub batches: u64,
     pub bytes: u64,
+    /// The offset after the last row that was deleted.
+    pub cut: Option<i64>,
     /// Whether batches below the offset may be left.
     pub more: bool,
 }
@@ -67,6 +69,7 @@ pub(super) fn step(
             cut = Some(batch_end);
         }
     }
+    step.cut = cut;
     let Some(cut) = cut else { return Ok(step) };
     if !step.more && cut >= end.offset {
         // Nothing that is left tells where the stream ends.
@@ -76,4 +79,9 @@ pub(super) fn step(
     }
     connection.prepare_cached(&format!("DELETE FROM batches_{stream} WHERE first_offset < ?1"))?.execute([cut])?;
     Ok(step)
+}
+
+/// The offset of the first row that the journal still has of a stream, if it has any.
+pub(super) fn first_kept(connection: &Connection, stream: u32) -> rusqlite::Result<Option<i64>> {
+    connection.query_row(&format!("SELECT min(first_offset) FROM batches_{stream}"), [], |row| row.get(0))
 }

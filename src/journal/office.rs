@@ -13,7 +13,7 @@ use super::checkpoint::Checkpointer;
 use super::error::JournalError;
 use super::plan::StreamState;
 use super::settings::JournalSettings;
-use super::{receipts, records};
+use super::{evict, receipts, records};
 use crate::stream::record::{StreamRecord, StreamSpec};
 use crate::telemetry::StreamCounters;
 
@@ -76,11 +76,15 @@ impl Office<'_> {
             }
             None => (records::create(self.connection, self.path, spec)?, None),
         };
-        let fail = |source| JournalError::Sql { action: "read a validator", path: self.path.to_owned(), source };
+        let fail =
+            |source| JournalError::Sql { action: "read what is kept of a stream", path: self.path.to_owned(), source };
         let validator_version = receipts::validator_version(self.connection, record.id).map_err(fail)?;
+        let counters = counters(&record);
+        let first = evict::first_kept(self.connection, record.id).map_err(fail)?;
+        counters.lake.evicted(first.unwrap_or(record.end_offset));
         let state = StreamState {
             validator_version,
-            ..StreamState::new(&record, last_ts_us, spec.group_commit, Some(counters(&record)))
+            ..StreamState::new(&record, last_ts_us, spec.group_commit, Some(counters))
         };
         match self.index.get(&record.id) {
             Some(place) => self.streams[*place] = state,

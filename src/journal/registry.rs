@@ -230,6 +230,13 @@ impl Journal {
         core: Option<usize>,
     ) -> Result<Writer, JournalError> {
         let validators = self.validators()?;
+        let fail = |source| JournalError::Sql { action: "find the first row", path: self.path.clone(), source };
+        for record in &self.streams {
+            if let Some(counters) = self.counters.get(&record.id) {
+                let first = evict::first_kept(&self.connection, record.id).map_err(fail)?;
+                counters.lake.evicted(first.unwrap_or(record.end_offset));
+            }
+        }
         let store = Store::new(self.connection, self.path, self.settings)?;
         let streams = self.streams.into_iter().map(|record| {
             let last_ts_us = self.last_ts_us.get(&record.id).copied();

@@ -524,6 +524,9 @@ impl Worker {
                 if step.more {
                     self.evictions.wanted.push_back((stream, below));
                 }
+                if let (Some(cut), Some(counters)) = (step.cut, &self.streams[index].counters) {
+                    counters.lake.evicted(cut);
+                }
                 if step.batches > 0 {
                     self.tend_log();
                 }

@@ -18,6 +18,7 @@ CALLS = [
     ("GET", S + "/{}", None), ("PATCH", S + "/{}", {"validator": None}), ("DELETE", S + "/{}", None),
     ("POST", S + "/{}/entries", {"entries": [ONE_ROW]}), ("GET", S + "/{}/entries", None),
     ("POST", S + "/{}/erasures", {"where": {"id": 1}}), ("GET", S + "/{}/erasures", None),
+    ("GET", S + "/{}/retention", None), ("PUT", S + "/{}/retention", {"maxAgeS": None}),
 ]
 
 
@@ -71,6 +72,12 @@ async def what_was_sent() -> None:
             ("?where=%7B", 400, "invalid_where"), ("?wait=0.1&after=head", 200, None), ("", 200, None),
         ]:
             await broker.wants(status, code, "GET", f"{S}/t/entries{query}")
+        for body, status, code in [
+            (b"{", 400, "invalid_json"), (b'{"maxAgeS":0}', 400, "invalid_request"), (b" " * 5_000, 413, "request_too_large"),
+            (b'{"maxAgeS":86400}', 200, None),
+        ]:
+            await broker.wants(status, code, "PUT", f"{S}/t/retention", raw=body)
+        assert (await broker.wants(200, None, "GET", f"{S}/t/retention")).json["maxAgeS"] == 86_400
         await broker.wants(400, "invalid_request", "GET", f"{S}/t/erasures?limit=x")
         await broker.wants(200, None, "GET", f"{S}/t/erasures")
         # A stream that is no more, by its id.
@@ -112,6 +119,26 @@ async def rows_that_left() -> None:
         # Not the page that was read a moment ago: it is kept for others who ask for the same.
         await asyncio.sleep(0.2)
         await broker.wants(503, "unavailable", "GET", f"{S}/p/entries?after={cursors['p']}")
+
+
+async def how_long_rows_are_kept() -> None:
+    """A stream whose whole history is guarded, and documents that cannot be read."""
+    guard = {"registry.history_guards.t.stream_id": "00000000-0000-4000-8000-000000000000",
+             "registry.history_guards.t.known_offset": 1, "registry.history_guards.t.known_row.id": 1}
+    target = f"{S}/t/retention"
+    async with Guarded(**guard) as broker:
+        before = (await broker.wants(200, None, "GET", target)).json
+        await broker.wants(409, "history_is_guarded", "PUT", target, {"maxAgeS": 60})
+        assert (await broker.ask("GET", target)).json == before
+    async with Guarded() as broker:
+        [versions] = broker.root.rglob("t.metadata")
+        away = versions.rename(versions.with_name("away"))
+        versions.write_text("not a directory")
+        await broker.wants(503, "unavailable", "GET", target)
+        await broker.wants(503, "unavailable", "PUT", target, {"maxAgeS": 60})
+        versions.unlink()
+        away.rename(versions)
+        assert (await broker.wants(200, None, "GET", target)).json == before
 
 
 async def a_journal_that_does_not_take_more() -> None:

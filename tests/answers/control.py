@@ -72,6 +72,12 @@ async def what_was_sent() -> None:
         await broker.declare("c")
         await broker.wants(409, "collection_changed", "GET", f"/control/v1/streams?cursor={page['next_cursor']}")
         await broker.wants(400, "invalid_pagination", "GET", "/control/v1/streams?limit=0")
+        # Who there is.
+        for listed in ("principals", "keys"):
+            await broker.wants(400, "invalid_pagination", "GET", f"/control/v1/{listed}?limit=0")
+            page = (await broker.wants(200, None, "GET", f"/control/v1/{listed}")).json
+            names = [one["name"] for one in page[listed]]
+            assert names == (["admin", "nobody"] if listed == "principals" else []), page
     async with Guarded(managed=False) as broker:
         for method, target, body in changes("a"):
             await broker.wants(403, "management_disabled", method, target, body)

@@ -7,6 +7,9 @@ from guarded_broker import ONE_ROW, Guarded
 FILLED = {"name": "a", "stream": "t", "id": "0" * 32}
 BODY = {"name": "a", "entries": [ONE_ROW], "where": {"id": 1}, "validator": None}
 
+#: What a caller may ask about itself, whoever it is.
+ACCESS = ("GET", "/v1/access")
+
 #: Checks of credentials that may wait (src/auth/pool.rs), and the threads that make them.
 WAITING = 512 + 2
 
@@ -20,10 +23,19 @@ def requests(broker: Guarded):
 async def who_may_not() -> None:
     async with Guarded() as broker:
         for request in requests(broker):
-            answer = await broker.wants(401, "authentication_required", *request, user=None)
+            if request[:2] == ACCESS:
+                # Whoever shows nothing is told so, and nothing is kept from anybody that is about themselves.
+                shown = await broker.wants(200, None, *request, user=None)
+                assert (shown.json["principal"], shown.json["grants"]) == (None, {})
+                shown = await broker.wants(200, None, *request, user="nobody")
+                assert (shown.json["principal"], shown.json["grants"]) == ("nobody", {})
+                wrong = {"headers": {"Authorization": "Bearer wrong"}}
+            else:
+                wrong = {"user": None}
+            answer = await broker.wants(401, "authentication_required", *request, **wrong)
             assert answer.headers["www-authenticate"] == 'Basic realm="streamcast", charset="UTF-8"'
             await broker.wants(403, "forbidden", *request, headers={"Origin": "https://elsewhere.example"})
-            if request[:2] != ("GET", "/v1/streams"):
+            if request[:2] not in (("GET", "/v1/streams"), ACCESS):
                 # Such a list is empty for them.
                 method, target, body = request
                 await broker.wants(403, "forbidden", method, target, BODY if body is not None else None, user="nobody")

@@ -11,7 +11,7 @@ from guarded_broker import Guarded
 SCENARIOS = [
     gate.who_may_not, gate.who_failed_too_often, gate.who_finds_the_gate_busy,
     control.what_was_sent, control.what_a_stream_allows, control.too_much_at_once, control.a_disk_that_fails, control.a_broker_that_stops,
-    batches.what_was_sent, batches.rows_that_left, batches.a_journal_that_does_not_take_more, batches.too_much_at_once,
+    batches.what_was_sent, batches.rows_that_left, batches.how_long_rows_are_kept, batches.a_journal_that_does_not_take_more, batches.too_much_at_once,
 ]
 
 

@@ -92,6 +92,7 @@ class Page(unittest.TestCase):
     def picture(self, page, name):
         if SCREENSHOTS:
             SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+            page.evaluate("scrollTo(0, 0)")
             page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
     def filter(self, page, text):
@@ -186,7 +187,7 @@ class Console(Page):
 
     def test_another_stream_can_be_chosen(self):
         with self.page() as page:
-            page.get_by_role("button", name="host").click()
+            page.locator("#streams-table").get_by_role("button", name="host").click()
             found = self.rows(page)
             self.assertIn("busy_per_core", found[0])
             self.assertIsInstance(json.loads(found[0]["busy_per_core"]), list)
@@ -242,7 +243,7 @@ class Console(Page):
 
     def test_from_the_beginning(self):
         with self.page() as page:
-            page.get_by_role("button", name="host").click()
+            page.locator("#streams-table").get_by_role("button", name="host").click()
             self.rows(page)
             page.locator("#tail-pause").click()
             page.locator("#tail-from").select_option("earliest")

@@ -39,7 +39,7 @@ class Control(checks.Page):
             row = self.row_of(page, "orders")
             expect(row.locator("td").nth(1)).to_have_text("serving")
             # It is a stream like any other: tailed, and published to.
-            page.get_by_role("button", name="orders", exact=True).click()
+            page.locator("#streams-table").get_by_role("button", name="orders", exact=True).click()
             expect(page.locator("#publish-stream")).to_have_text("orders")
             page.locator("#publish-row").fill('{"id": 7, "note": "by hand"}')
             page.locator("#publish-button").click()
@@ -55,7 +55,7 @@ class Control(checks.Page):
 
     def test_a_refused_row_says_why(self):
         with self.page() as page:
-            page.get_by_role("button", name="fixed", exact=True).click()
+            page.locator("#streams-table").get_by_role("button", name="fixed", exact=True).click()
             page.locator("#publish-row").fill('{"id": "x"}')
             page.locator("#publish-button").click()
             reply = page.locator("#publish-replies li").first

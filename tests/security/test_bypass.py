@@ -35,7 +35,8 @@ class Bypass(Guarded):
 
     async def test_every_path_asks(self):
         for method, target in [
-            ("GET", "/"), ("GET", "/stats"), ("GET", "/stats/"), ("GET", "/metrics"), ("GET", "/console/history"), ("GET", "/nope"),
+            ("POST", "/"), ("GET", "/?x=1"), ("GET", "/v1/access?x=1"), ("POST", "/v1/access"), ("GET", "/control/v1/principals"),
+            ("GET", "/control/v1/keys"), ("GET", "/stats"), ("GET", "/stats/"), ("GET", "/metrics"), ("GET", "/console/history"), ("GET", "/nope"),
             ("GET", "/openapi.json"), ("GET", "/control/v1"), ("GET", "/control/v1/streams"), ("GET", "//control/v1"), ("PUT", "/control/v1/streams/x"),
             ("POST", "/control/v1/streams/x/migrations"), ("GET", "/v1/streams"), ("POST", "/v1/streams"), ("POST", "/v1/streams/r/entries"),
             ("POST", "/v1/tickets"), ("OPTIONS", "/stats"), ("TRACE", "/stats"), ("CONNECT", "/stats"), ("HEAD", "/stats"), ("BREW", "/stats"),
@@ -43,9 +44,15 @@ class Bypass(Guarded):
         ]:
             found = await self.codes(request(method, target))
             self.assertTrue(found and found[0] in (400, 401), (method, target, found))
-        for target in ("/healthz", "/readyz"):
-            self.assertEqual(await self.codes(request("GET", target)), [200])
-        for target in ("/stats", "/metrics", "/console/history", "/control/v1", "/control/v1/streams"):
+        # The page and the question who asks have nothing in them that is not for everybody.
+        for target in ("/healthz", "/readyz", "/", "/v1/access"):
+            self.assertEqual(await self.codes(request("GET", target)), [200], target)
+        self.assertEqual(await self.codes(upgrade("/")), [401])
+        self.assertEqual(await self.codes(upgrade("/v1/access")), [401])
+        self.assertEqual(await self.codes(request("GET", "/v1/access", basic("ann", WRONG))), [401])
+        told = (await answers(self.port, request("GET", "/v1/access"))).split(b"\r\n\r\n", 1)[1]
+        self.assertEqual(json.loads(told), {"policy": True, "principal": None, "anonymous": False, "expires": None, "grants": {}})
+        for target in ("/stats", "/metrics", "/console/history", "/control/v1", "/control/v1/streams", "/control/v1/principals", "/control/v1/keys"):
             self.assertEqual(await self.codes(request("GET", target, basic())), [403], target)
         self.assertEqual(await self.codes(request("GET", "/metrics", basic("ops"))), [200])
 

@@ -66,11 +66,11 @@ pub async fn collect(body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
 /// Reads entries: a page, a stream of lines or record batches, or events for as long as the reader stays.
 pub async fn read(call: Call) -> Answer {
     let stream = find(&call, Action::DataRead)?;
-    let query = Query::read(call.query.as_deref(), &["after", "limit", "where", "wait"])?;
+    let query = Query::read(call.query.as_deref(), &["after", "offset", "limit", "where", "wait"])?;
     let accept = call.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let form = Form::of(accept);
     let mut wanted = Wanted {
-        after: after(&stream, query.get("after"))?,
+        after: start(&stream, &query)?,
         limit: query.count("limit", DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS)?,
         filter: query.get("where").map(|text| stream.filter(text)).transpose()?,
     };
@@ -104,6 +104,22 @@ pub async fn read(call: Call) -> Answer {
             let cursor = found.next.map(|next| stream.tokens.cursor(next));
             Ok(follow::with_cursor(follow::no_store(typed(StatusCode::OK, follow::LINES, out)), cursor))
         }
+    }
+}
+
+/// Where a read starts: at the boundary that `after` names, or at the item with the number `offset`.
+fn start(stream: &Stream, query: &Query) -> Result<Option<i64>, ApiError> {
+    let Some(text) = query.get("offset") else { return after(stream, query.get("after")) };
+    if query.get("after").is_some() {
+        return Err(ApiError::invalid("give either after or offset"));
+    }
+    let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let offset: i64 = number.ok_or_else(|| ApiError::invalid("offset has to be a whole number from 0"))?;
+    match stream.head() {
+        Some(head) if offset > head => {
+            Err(ApiError::invalid(format!("offset {offset} is beyond the head of the stream, {head}")))
+        }
+        _ => Ok(Some(offset).filter(|offset| *offset > 0)),
     }
 }
 

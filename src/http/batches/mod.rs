@@ -8,6 +8,7 @@ mod follow;
 mod openapi;
 mod query;
 mod refusals;
+mod retention;
 mod routes;
 mod streams;
 

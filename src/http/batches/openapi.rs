@@ -19,7 +19,9 @@ use super::routes;
         routes::insert,
         routes::read,
         routes::erase,
-        routes::erasures
+        routes::erasures,
+        super::retention::show,
+        super::retention::set
     ),
     components(schemas(BatchError))
 )]

@@ -30,6 +30,10 @@ macro_rules! refusals {
 }
 
 refusals! {
+    /// Of a look at how long rows are kept.
+    Retention: STREAM, &[(503, "unavailable")];
+    /// Of a change of how long rows are kept.
+    Retain: STREAM, BODY, &[(409, "history_is_guarded")];
     /// Of listing streams.
     List: &[(400, "invalid_request")];
     /// Of creating a stream.

@@ -35,6 +35,7 @@ pub fn router<S: Clone + Send + Sync + 'static>(service: Arc<Service>) -> Router
             "/v1/streams/{stream}/entries",
             post(insert).get(read).fallback(|| async { method_not_allowed("GET, POST") }),
         )
+        .merge(super::retention::router())
         .with_state(service)
 }
 
@@ -99,6 +100,7 @@ pub async fn insert(call: Call, body: Body) -> Answer {
 #[utoipa::path(get, path = "/v1/streams/{stream}/entries", operation_id = "read_entries", tag = "batches",
     params(("stream" = String, Path, description = "A name or an id"),
         ("after" = Option<String>, Query, description = "A cursor, or head"),
+        ("offset" = Option<i64>, Query, description = "The offset to begin at, instead of a cursor", minimum = 0),
         ("limit" = Option<u32>, Query, description = "1 to 10,000", minimum = 1, maximum = 10_000),
         ("where" = Option<String>, Query, description = "A filter as JSON"),
         ("wait" = Option<f64>, Query, description = "Seconds, 0 to 30", minimum = 0, maximum = 30)),

@@ -98,7 +98,8 @@ fn validator(value: Value) -> Result<Option<String>, ApiError> {
     }
 }
 
-fn refuse_rest(members: &Map<String, Value>) -> Result<(), ApiError> {
+/// Refuses members that mean nothing.
+pub fn refuse_rest(members: &Map<String, Value>) -> Result<(), ApiError> {
     match members.keys().next() {
         None => Ok(()),
         Some(key) => Err(ApiError::invalid(format!("unknown member {key:?}"))),

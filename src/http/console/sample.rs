@@ -127,10 +127,13 @@ fn describe_stream(stream: &StreamCounters, rows: u64, rates: [f64; 2], now: Ins
         "last_send_age_s": sent.then(|| (age_s * 10.0).round() / 10.0),
         "sealed_end": stream.lake.sealed_end(),
         "published_end": stream.lake.published_end(),
+        "evicted_end": stream.lake.evicted_end(),
         "unpublished_s": stream.lake.published_end().map(|_| stream.lake.lag_s(SystemTime::now()).round()),
+        "unpublished_since_us": Some(stream.lake.unpublished_since_us.load(Relaxed)).filter(|since_us| *since_us > 0),
         "files": stream.lake.files.load(Relaxed),
         "file_bytes": stream.lake.file_bytes.load(Relaxed),
         "table_error": stream.lake.last_error().map(|(_, error)| error),
+        "table_error_age_s": stream.lake.last_error().map(|(at, _)| at.elapsed().map_or(0.0, |age| age.as_secs_f64().round())),
     })
 }
 
@@ -164,6 +167,7 @@ fn describe_writer(writer: &WriterCounters, before: &mut [u64; 3], commit_us: &m
         "failed_commits": writer.failed_commits_total.load(Relaxed),
         "queued_bytes": writer.queued_bytes.load(Relaxed),
         "wal_bytes": writer.wal_bytes.load(Relaxed),
+        "journal_bytes": writer.journal_bytes.load(Relaxed),
     })
 }
 

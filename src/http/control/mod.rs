@@ -6,5 +6,6 @@ mod routes;
 #[cfg(test)]
 mod tests;
 
-pub use openapi::ControlApi;
+pub use openapi::{Asked, ControlApi, Overseen};
+pub(super) use request::pairs;
 pub use routes::{PREFIX, router};

@@ -370,10 +370,12 @@ const CHANGE: &[Fault] = &[
 ];
 
 refusals! {
-    /// Of asking what the broker is.
+    /// Of asking what the broker is, and who the caller is.
     Asked: [], Forbidden, BrokerUnavailable;
     /// Of listing streams.
     Listed: [], InvalidPagination, CollectionChanged, ProfileRevisionChanged, BrokerUnavailable;
+    /// Of listing principals and keys.
+    Overseen: [], InvalidPagination;
     /// Of asking after a stream.
     Viewed: [], UnknownStream, ProfileRevisionChanged, BrokerUnavailable;
     /// Of asking after an operation.

@@ -52,13 +52,19 @@ pub(super) struct PageRequest {
     pub(super) cursor: Option<Cursor>,
 }
 
+/// The parameters of a query, decoded.
+pub(in crate::http) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+    query.split('&').filter(|segment| !segment.is_empty()).map(|segment| {
+        let (key, value) = segment.split_once('=').unwrap_or((segment, ""));
+        (decode(key, true), decode(value, true))
+    })
+}
+
 /// Reads the query of a listing. Of equal keys the last one counts.
 pub(super) fn page_request(query: Option<&str>) -> Result<PageRequest, Fault> {
     let mut page = PageRequest { limit: DEFAULT_LIMIT, cursor: None };
-    for segment in query.unwrap_or_default().split('&').filter(|segment| !segment.is_empty()) {
-        let (key, value) = segment.split_once('=').unwrap_or((segment, ""));
-        let value = decode(value, true);
-        match decode(key, true).as_str() {
+    for (key, value) in pairs(query.unwrap_or_default()) {
+        match key.as_str() {
             "limit" => {
                 let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
                 page.limit = limit.ok_or(Fault::InvalidPagination)?;

@@ -24,12 +24,7 @@ async function callControl(method, path, body, match) {
     headers["Idempotency-Key"] = freshKey();
     headers[match === null ? "If-None-Match" : "If-Match"] = match === null ? "*" : `"${match}"`;
   }
-  try {
-    const answer = await fetch(CONTROL + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
-    return { status: answer.status, body: await answer.json().catch(() => null) };
-  } catch {
-    return { status: 0, body: null };
-  }
+  return session.ask(method, CONTROL + path, { headers, body: body === undefined ? undefined : JSON.stringify(body) });
 }
 
 function refusalText({ status, body }) {
@@ -87,16 +82,19 @@ class ControlPanel {
     this.views = new Map();
     byId("declare").addEventListener("submit", (event) => { event.preventDefault(); this.declare(); });
     for (const id of ["declare-name", "declare-schema"]) byId(id).addEventListener("input", () => this.validate());
-    this.start();
+    session.onChange(() => this.start());
   }
 
   async start() {
+    clearInterval(this.polling);
+    byId("control-body").hidden = true;
     const none = "Streams cannot be declared: there is no [registry] in the configuration.";
     if (byId("control").getAttribute("data-managed") !== "yes") { setText(byId("control-aside"), none); return; }
+    const lacking = session.lacks("control.read", null);
+    if (lacking) { setText(byId("control-aside"), `Seeing declared streams ${lacking}.`); return; }
     const { status, body } = await callControl("GET", "");
     if (status !== 200) {
-      const why = status === 403 || status === 401 ? "You may not control the streams of this broker." : refusalText({ status, body });
-      setText(byId("control-aside"), why);
+      setText(byId("control-aside"), refusalText({ status, body }));
       if (status === 0 || status === 503) setTimeout(() => this.start(), LIST_POLL_MS);
       return;
     }
@@ -105,7 +103,8 @@ class ControlPanel {
     byId("control-body").hidden = false;
     this.validate();
     await this.refresh();
-    setInterval(() => document.hidden || this.refresh(), LIST_POLL_MS);
+    clearInterval(this.polling);
+    this.polling = setInterval(() => document.hidden || session.closed || this.refresh(), LIST_POLL_MS);
   }
 
   async refresh() {
@@ -123,6 +122,9 @@ class ControlPanel {
 
   enable(cell, view) {
     const [serve, stop, retire] = cell.querySelectorAll("button");
+    const lacking = session.lacks("control.mutate", view.name);
+    [serve, stop, retire].forEach((button) => (lacking ? button.setAttribute("title", `It ${lacking}`) : button.removeAttribute("title")));
+    if (lacking) { [serve, stop, retire].forEach((button) => { button.disabled = true; }); return; }
     const waits = view.pending !== null && view.observed.state !== "error";
     serve.disabled = waits || view.desired === "retired" || view.observed.state === "serving";
     stop.disabled = waits || view.desired === "retired" || view.observed.state === "stopped";
@@ -158,12 +160,14 @@ class ControlPanel {
       text = name.value ? "A name has letters, digits, “_”, “.”, “-”, and begins with a letter or digit" : "Give the stream a name";
       tone = name.value ? "bad" : "warn";
     }
+    const lacking = nameFits ? session.lacks("control.mutate", name.value) : "";
+    if (schema && lacking) { text = `Declaring it ${lacking}`; tone = "bad"; }
     name.toggleAttribute("aria-invalid", false);
     if (name.value && !nameFits) name.setAttribute("aria-invalid", "true");
     setText(status, text);
     status.setAttribute("data-tone", tone);
-    byId("declare-button").disabled = !schema || !nameFits;
-    return nameFits ? schema : null;
+    byId("declare-button").disabled = !schema || !nameFits || lacking !== "";
+    return nameFits && !lacking ? schema : null;
   }
 
   async declare() {

@@ -47,6 +47,12 @@ function clock(milliseconds, fraction) {
   return fraction ? `${text}.${String(date.getMilliseconds()).padStart(3, "0")}` : text;
 }
 
+/** The day of a moment, as year-month-day. */
+function day(milliseconds) {
+  const date = new Date(milliseconds);
+  return [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
+}
+
 /** An element: attributes by name, `text` as its text, functions as listeners. */
 function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);

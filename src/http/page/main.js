@@ -1,13 +1,14 @@
 // The page: samples of the broker's own stream `_console` in, everything above drawn from them.
 
 const SAMPLES = "_console", HISTORY = "/console/history";
-const KEPT_SAMPLES = 300, QUIET_MS = 4000, MOST_STREAMS = 5;
+const KEPT_SAMPLES = 300, QUIET_MS = 4000, NAMES_POLL_MS = 5000, MOST_STREAMS = 5;
 
-const state = { samples: [], chosen: null, lastRow: null, heard: 0 };
+const state = { samples: [], named: null, chosen: null, lastRow: null, heard: 0 };
 
 const total = (items, key) => items.reduce((sum, item) => sum + (item[key] ?? 0), 0);
 const latest = () => state.samples.at(-1);
-const streamOf = (name) => latest()?.streams.find((stream) => stream.name === name) ?? null;
+const streamOf = (name) => (state.named ?? latest()?.streams)?.find((stream) => stream.name === name) ?? null;
+const endOffsetOf = (name) => streamOf(name)?.end_offset ?? null;
 
 /** Rates of a stream over the last minute, oldest first. */
 function ratesOf(name) {
@@ -51,9 +52,11 @@ const charts = [
 const tiles = new Tiles(byId("tiles"), [["rows", "Rows"], ["deliveries", "Deliveries"], ["out", "Sent"],
   ["connections", "Connections"], ["commit", "Commit p99"], ["drops", "Dropped as too slow"]]);
 const streams = streamsGrid(choose, ratesOf), shards = shardsGrid(), drops = dropsGrid();
+const tables = lakeGrid(choose), retention = new RetentionForm(), browse = new Browse(endOffsetOf);
 const connect = new Connect(), publish = new PublishForm();
 new ControlPanel();
-const tail = new Tail((name) => streamOf(name)?.end_offset ?? null, (name, text) => {
+new AccessPanel();
+const tail = new Tail(endOffsetOf, (name, text) => {
   if (state.lastRow?.name === name) return;
   try { state.lastRow = { name, row: JSON.parse(text)[2] }; } catch { return; }
   showConnect();
@@ -76,6 +79,8 @@ function choose(name, byHand) {
   byId("tail-stream").value = name;
   if (byHand) history.replaceState(null, "", `#${encodeURIComponent(name)}`);
   tail.show(name);
+  browse.show(name, streamOf(name)?.durable ?? false);
+  retention.show(name, streamOf(name)?.durable ?? false);
   showConnect();
   showTables(latest());
 }
@@ -112,6 +117,9 @@ function showTables(sample) {
   const label = `${count(sample.stream_count)} in service`;
   setText(byId("streams-aside"), sample.stream_count > sample.streams.length ? `the busiest ${sample.streams.length} of ${label}` : label);
   streams.update(sample.streams, (stream) => stream.name, (row, stream) => row.classList.toggle("chosen", stream.name === state.chosen));
+  tables.update(sample.streams.filter((stream) => stream.durable), (stream) => stream.name,
+    (row, stream) => row.classList.toggle("chosen", stream.name === state.chosen));
+  setText(byId("lake-aside"), `journal ${bytes(sample.writer.journal_bytes)}, its log ${bytes(sample.writer.wal_bytes)}`);
   shards.update(sample.shards.map((shard, index) => ({ ...shard, index })), (shard) => shard.index);
   const first = state.samples[0].closed;
   const causes = Object.entries(sample.closed).map(([cause, all]) => ({ cause, total: all, recent: Math.max(0, all - (first[cause] ?? 0)) }));
@@ -146,6 +154,7 @@ function show() {
   showOptions(sample);
   showTiles(sample);
   showTables(sample);
+  browse.look();
   charts.forEach((chart) => chart.update(state.samples));
 }
 
@@ -155,14 +164,14 @@ function showLink(link, text) {
 }
 
 async function loadHistory() {
-  try {
-    const answer = await fetch(HISTORY);
-    if (answer.ok) (await answer.json()).forEach(keep);
-    show();
-  } catch { /* the charts fill from now on */ }
+  if (!session.mayAll("stats.read")) return;
+  const { status, body } = await session.ask("GET", HISTORY);
+  // Without them the charts fill from now on.
+  if (status === 200) body.forEach(keep);
+  show();
 }
 
-new Subscription(SAMPLES, () => "", {
+const samples = {
   greeting: loadHistory,
   frame: (text) => {
     state.heard = performance.now();
@@ -171,8 +180,39 @@ new Subscription(SAMPLES, () => "", {
     if (!document.hidden) show();
   },
   waiting: (reason) => showLink("lost", `${reason}, retrying`),
-  refused: (reason, code) => showLink("lost", `${code} ${reason}`),
+  refused: (reason, code) => {
+    showLink(code === 403 ? "waiting" : "lost", code === 403 ? "no live figures" : `${code} ${reason}`);
+    if (code === 403) listByName();
+  },
+};
+
+/** The streams by name alone, for those who may not see figures. */
+async function listByName() {
+  if (session.may("data.read", SAMPLES)) return;
+  const { status, body } = await session.ask("GET", `${BATCHES}?limit=1000`);
+  if (status === 200) {
+    state.named = body.streams.map((stream) => ({ name: stream.name, durable: true, end_offset: stream.entryCount + 1 }));
+    showOptions({ streams: state.named });
+  }
+  clearTimeout(state.listing);
+  state.listing = setTimeout(listByName, NAMES_POLL_MS);
+}
+
+/** Everything anew for whoever has signed in. */
+session.onChange(() => {
+  state.subscription?.close();
+  state.named = null;
+  const figures = session.may("data.read", SAMPLES);
+  for (const part of document.querySelectorAll("[data-figures]")) part.hidden = !figures;
+  byId("no-figures").hidden = figures;
+  state.subscription = new Subscription(SAMPLES, () => "", samples);
+  if (state.chosen === null) return;
+  tail.restart();
+  publish.check();
+  browse.again();
+  retention.again();
 });
+session.start();
 setInterval(() => {
   const quiet = performance.now() - state.heard > QUIET_MS;
   if (quiet && byId("link").getAttribute("data-state") === "live") showLink("waiting", "no sample for a while");

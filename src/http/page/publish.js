@@ -4,7 +4,7 @@ const KEPT_REPLIES = 20;
 
 class PublishForm {
   constructor() {
-    Object.assign(this, { name: null, columns: null, socket: null, waiting: [], touched: false });
+    Object.assign(this, { name: null, columns: null, socket: null, opening: false, waiting: [], touched: false });
     byId("publish-form").addEventListener("submit", (event) => { event.preventDefault(); this.send(); });
     byId("publish-row").addEventListener("input", () => { this.touched = true; this.check(); });
   }
@@ -35,20 +35,28 @@ class PublishForm {
     const status = byId("publish-status");
     setText(status, text && wrong ? wrong : "");
     status.setAttribute("data-tone", "bad");
-    byId("publish-button").disabled = wrong !== null || this.name === null;
-    return wrong ? null : text;
+    const lacking = this.name === null ? "" : session.lacks("data.publish", this.name);
+    if (lacking) setText(status, `Publishing ${lacking}.`);
+    byId("publish-button").disabled = wrong !== null || this.name === null || lacking !== "";
+    return wrong || lacking ? null : text;
   }
 
   send() {
     const text = this.check();
     if (text === null) return;
-    if (this.socket === null) this.open();
     this.waiting.push(text);
-    if (this.socket.greeted) this.socket.send(text);
+    if (this.socket?.greeted) this.socket.send(text);
+    else if (this.socket === null && !this.opening) this.open();
   }
 
-  open() {
-    const socket = new WebSocket(`${streamAddress(this.name)}?publish`);
+  async open() {
+    const name = this.name;
+    this.opening = true;
+    const query = await session.query("?publish");
+    this.opening = false;
+    if (name !== this.name) { if (this.waiting.length) this.open(); return; }
+    if (query === null) { this.waiting.splice(0).forEach((text) => this.note(text, "the broker gives no ticket now; try again", "bad")); return; }
+    const socket = new WebSocket(streamAddress(name) + query);
     socket.greeted = false;
     this.socket = socket;
     socket.onmessage = ({ data }) => {

@@ -1,6 +1,7 @@
 // WebSockets of the broker: one stream each, reopened with growing pauses.
 
 const RETRY_FIRST_MS = 500, RETRY_LAST_MS = 8000;
+const CREDENTIALS_EXPIRED = 4401;
 /** Refusals that asking again does not change. */
 const FINAL = new Set([4400, 4404, 4410, 4412, 4416]);
 
@@ -32,9 +33,14 @@ class Subscription {
     this.open();
   }
 
-  open() {
+  async open() {
+    const query = await session.query(this.query());
+    if (this.ended) return;
+    const lacking = session.lacks("data.read", this.name);
+    if (lacking && session.access.policy) { this.ended = true; this.callbacks.refused(`reading ${lacking}`, 403, null); return; }
+    if (query === null) { this.later(); return; }
     let greeted = false;
-    const socket = new WebSocket(streamAddress(this.name) + this.query());
+    const socket = new WebSocket(streamAddress(this.name) + query);
     this.socket = socket;
     socket.onmessage = ({ data }) => {
       if (this.ended || typeof data !== "string") return;
@@ -50,14 +56,20 @@ class Subscription {
       const reason = closeReason(event);
       if (FINAL.has(event.code)) { this.ended = true; this.callbacks.refused(reason, event.code, event); return; }
       this.callbacks.waiting(reason, event.code);
-      this.timer = setTimeout(() => this.open(), this.pause * (0.75 + Math.random() / 2));
-      this.pause = Math.min(this.pause * 2, RETRY_LAST_MS);
+      if (event.code === CREDENTIALS_EXPIRED) session.ended("What you signed in with is good no longer.");
+      else if (event.code === 1006 && session.signedIn) session.refresh();
+      this.later();
     };
+  }
+
+  later() {
+    this.timer = setTimeout(() => this.open(), this.pause * (0.75 + Math.random() / 2));
+    this.pause = Math.min(this.pause * 2, RETRY_LAST_MS);
   }
 
   close() {
     this.ended = true;
     clearTimeout(this.timer);
-    this.socket.close();
+    this.socket?.close();
   }
 }

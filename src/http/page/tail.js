@@ -55,6 +55,29 @@ function parseRow(text) {
     typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? context.source : value);
 }
 
+/** The head of a table of rows: `fields` are the columns to show, or null for the row as it is. */
+function rowHead(fields, columns) {
+  const numeric = (title) => fields && columns && isNumber(columns[title]);
+  return el("tr", {}, ...["offset", "committed", ...(fields ?? ["row"])].map((title) =>
+    el("th", { scope: "col", class: numeric(title) ? "n" : null, text: title })));
+}
+
+/** The cells of a row [offset, stamp, values]; with `dated` the stamp has its day. */
+function rowCells([offset, ts, row], fields, columns, dated = false) {
+  const cells = [
+    el("td", { class: "key", text: offset === null ? "–" : String(offset) }),
+    el("td", { class: "key", text: typeof ts === "number" ? `${dated ? `${day(ts / 1000)} ` : ""}${clock(ts / 1000, true)}` : "–" }),
+  ];
+  const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  if (!fields) return [...cells, el("td", { text: JSON.stringify(row) })];
+  return [...cells, ...fields.map((field) => {
+    const value = row?.[field];
+    const side = isNumber(columns?.[field]) ? "n" : "";
+    return value === undefined || value === null
+      ? el("td", { class: `key ${side}`, text: "null" }) : el("td", { class: side, text: written(value) });
+  })];
+}
+
 class Tail {
   constructor(endOffsetOf, onRow) {
     Object.assign(this, { endOffsetOf, onRow, name: null, rows: [], seen: 0, paused: false, timer: 0, subscription: null, recent: [] });
@@ -179,36 +202,18 @@ class Tail {
       return;
     }
     const fields = this.fields ?? null;
-    const titles = ["offset", "committed", ...(fields ?? ["row"])];
-    const numeric = (title) => this.columns && isNumber(this.columns[title]);
-    const head = el("tr", {}, ...titles.map((title) => el("th", { scope: "col", class: fields && numeric(title) ? "n" : null, text: title })));
     const newest = this.rows.slice(-TAIL_ROWS).reverse();
     const fresh = this.seen - (this.drawnSeen ?? 0);
     const body = newest.map((text, index) => this.drawRow(text, fields, index < fresh && fresh < 50));
-    if (!body.length) body.push(el("tr", {}, el("td", { class: "empty", colspan: titles.length, text: this.idle })));
+    if (!body.length) body.push(el("tr", {}, el("td", { class: "empty", colspan: 2 + (fields?.length ?? 1), text: this.idle })));
     this.drawnSeen = this.seen;
-    this.table.replaceChildren(el("thead", {}, head), el("tbody", {}, ...body));
+    this.table.replaceChildren(el("thead", {}, rowHead(fields, this.columns)), el("tbody", {}, ...body));
     if (newest.length) this.onRow(this.name, newest[0]);
   }
 
   drawRow(text, fields, fresh) {
     let frame;
     try { frame = parseRow(text); } catch { frame = [null, null, text]; }
-    const [offset, ts, row] = frame;
-    const cells = [
-      el("td", { class: "key", text: offset === null ? "–" : String(offset) }),
-      el("td", { class: "key", text: typeof ts === "number" ? clock(ts / 1000, true) : "–" }),
-    ];
-    const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
-    if (!fields) cells.push(el("td", { text: JSON.stringify(row) }));
-    else {
-      for (const field of fields) {
-        const value = row?.[field];
-        const side = isNumber(this.columns?.[field]) ? "n" : "";
-        cells.push(value === undefined || value === null
-          ? el("td", { class: `key ${side}`, text: "null" }) : el("td", { class: side, text: written(value) }));
-      }
-    }
-    return el("tr", { class: fresh ? "fresh" : null }, ...cells);
+    return el("tr", { class: fresh ? "fresh" : null }, ...rowCells(frame, fields, this.columns));
   }
 }

@@ -131,6 +131,13 @@ impl Lake {
         self.shared.stream(stream).is_some_and(|stream| stream.settings.maintain)
     }
 
+    /// Has rows that are kept no longer cut off soon and not within the hour, after what is kept has changed.
+    pub fn retain_soon(&self, stream: u32) {
+        if let Some(moved) = self.shared.stream(stream) {
+            moved.retain_due.store(true, Relaxed);
+        }
+    }
+
     /// The way to a bucket, if a published prefix is in one.
     #[must_use]
     pub fn bucket(&self, published: Option<&str>) -> Option<Arc<dyn Objects>> {

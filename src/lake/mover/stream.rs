@@ -59,6 +59,8 @@ pub(super) struct Moved {
     pub issued_through: AtomicI64,
     /// Whether everything is to be sealed, however little it is.
     pub flush_due: AtomicBool,
+    /// Whether rows that are too old are to be looked for at the next turn.
+    pub retain_due: AtomicBool,
     /// The latest erasure of whose rows nothing is left in files, as far as this process has found out.
     pub purged_through: AtomicI64,
     /// Tells the task that purges that there is something to do.
@@ -108,6 +110,7 @@ impl Moved {
             reachable: AtomicBool::new(true),
             issued_through: AtomicI64::new(i64::MIN),
             flush_due: AtomicBool::new(false),
+            retain_due: AtomicBool::new(false),
             purged_through: AtomicI64::new(i64::MIN),
             erased: tokio::sync::Notify::new(),
             holes_published: AtomicI64::new(i64::MIN),

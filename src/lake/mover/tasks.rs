@@ -81,7 +81,8 @@ pub(super) fn start(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Rec
     let cleaning = run(shared, stream, stop, "cleaning", every.clean_every, move |shared, stream| {
         let expire = is_due(&mut expired, EXPIRE_EVERY);
         let sweep = is_due(&mut swept, SWEEP_EVERY);
-        let retain = is_due(&mut retained, RETAIN_EVERY);
+        let asked = stream.retain_due.swap(false, Relaxed);
+        let retain = is_due(&mut retained, RETAIN_EVERY) || asked;
         async move {
             evict::evict_by_policy(&shared, &stream).await?;
             shared.evict_journal(&stream, stream.view(&shared.catalog)?.sealed_end);
