@@ -61,8 +61,13 @@ pub fn run(args: Args) -> Exit {
     let serve = |config: Config, ready: Box<dyn FnOnce(Serving) + Send>| {
         let broker = Broker::start(&config)?;
         let runtime = broker.runtime().clone();
+        // Whoever reads the address may ask for the end at once.
+        let signals = {
+            let _inside = runtime.enter();
+            Signals::listen()
+        };
         ready(Serving { address: broker.address(), runtime: runtime.clone() });
-        runtime.block_on(asked_to_stop());
+        runtime.block_on(asked_to_stop(signals));
         broker.stop()
     };
     match demo::run(&options, serve) {
@@ -74,8 +79,7 @@ pub fn run(args: Args) -> Exit {
 }
 
 /// Waits for SIGTERM or SIGINT. From then on another one ends the process at once.
-async fn asked_to_stop() {
-    let mut signals = Signals::listen();
+async fn asked_to_stop(mut signals: Signals) {
     signals.next().await;
     tokio::spawn(async move {
         signals.next().await;
