@@ -1,6 +1,8 @@
 //! The rooms under test. Their sources are included rather than linked, so that a fuzz build needs neither SQLite
 //! nor an HTTP server.
 
+pub mod auth;
+pub mod batches;
 #[path = "../../src/schema/mod.rs"]
 pub mod schema;
 #[path = "../../src/wire/mod.rs"]

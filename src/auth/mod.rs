@@ -21,6 +21,7 @@ mod pool;
 mod principal;
 mod tickets;
 mod token;
+mod unverified;
 
 pub use action::{Action, Resource};
 pub use credential::without_ticket;
