@@ -116,6 +116,7 @@ async fn only_get() -> Response<Body> {
 
 #[utoipa::path(get, path = "/v1/access", operation_id = "own_access", tag = "control",
     summary = "Who the caller is, and what it may do",
+    security((), ("basic" = []), ("bearer" = [])),
     responses((status = 200, description = "The caller", body = OwnAccess), Asked))]
 async fn own(State(gate): State<Gate>, caller: Caller) -> Response<Body> {
     let principal = caller.principal();

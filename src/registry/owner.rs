@@ -45,7 +45,7 @@ pub(super) struct Inner {
     pub(super) book: Mutex<Book>,
     pub(super) queue: Mutex<Queue>,
     pub(super) queued: Condvar,
-    calls: AtomicUsize,
+    pub(super) calls: AtomicUsize,
 }
 
 /// What the worker is to do.
@@ -335,10 +335,10 @@ impl Inner {
 }
 
 /// One of the calls under way.
-struct Entered<'a>(&'a AtomicUsize);
+pub(super) struct Entered<'a>(&'a AtomicUsize);
 
 impl<'a> Entered<'a> {
-    fn new(calls: &'a AtomicUsize, limit: usize) -> Option<Self> {
+    pub(super) fn new(calls: &'a AtomicUsize, limit: usize) -> Option<Self> {
         let entered = calls.fetch_update(SeqCst, SeqCst, |calls| (calls < limit).then_some(calls + 1));
         entered.ok().map(|_| Self(calls))
     }

@@ -6,8 +6,11 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-#: Answers that no request can bring about for sure, and the unit test that shows them.
+#: Answers that no request can bring about for sure, and the unit test that shows them. Some of them take more requests at
+#: once than a fast broker lets wait.
 SHOWN_ELSEWHERE = {
+    (429, "control_unavailable"): ("src/registry/tests/calls.rs", "no_more_calls_are_judged_at_once_than_operations_may_wait"),
+    (503, "broker_unavailable"): ("src/http/control/tests.rs", "a_broker_that_ends_takes_no_calls"),
     (503, "broker_stopping"): ("src/registry/tests/judged.rs", "a_broker_that_stops_between_two_checks_says_so"),
 }
 

@@ -7,7 +7,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use axum::routing::get;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Number, Value, json};
 use utoipa::ToSchema;
 
 use super::answer::Answer;
@@ -46,7 +47,8 @@ pub struct RetentionView {
 }
 
 /// How long rows shall be kept.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(rename_all = "camelCase")]
 #[expect(dead_code, reason = "only its shape is of use")]
 pub struct RetentionChange {
@@ -83,7 +85,7 @@ async fn change(call: &Call, body: Body) -> Answer {
     let max_age = match members.shift_remove("maxAgeS") {
         Some(Value::Null) => None,
         Some(Value::Number(seconds)) => {
-            let seconds = seconds.as_u64().filter(|seconds| (1..=MAX_AGE_S).contains(seconds));
+            let seconds = whole(&seconds).filter(|seconds| (1..=MAX_AGE_S).contains(seconds));
             let wrong =
                 || ApiError::invalid(format!("maxAgeS has to be a whole number from 1 to {MAX_AGE_S}, or null"));
             Some(Duration::from_secs(seconds.ok_or_else(wrong)?))
@@ -92,6 +94,12 @@ async fn change(call: &Call, body: Body) -> Answer {
     };
     refuse_rest(&members)?;
     Ok(view(&call.service.retain(&stream, max_age).await?))
+}
+
+/// A number without a fraction; JSON Schema counts 60.0 among the integers.
+fn whole(number: &Number) -> Option<u64> {
+    let written = || number.as_f64().filter(|real| real.fract() == 0.0 && *real >= 0.0 && *real < 2_f64.powi(53));
+    number.as_u64().or_else(|| written().map(|real| real as u64))
 }
 
 fn view(retention: &Retention) -> Response<Body> {

@@ -87,6 +87,16 @@ fn a_view_shows_everything_in_order() {
 }
 
 #[test]
+fn no_more_calls_are_judged_at_once_than_operations_may_wait() {
+    let rig = Rig::new();
+    let (calls, limit) = (&rig.registry.0.calls, rig.registry.0.settings.max_pending);
+    let others: Vec<_> = (0..limit).map_while(|_| super::super::owner::Entered::new(calls, limit)).collect();
+    assert_eq!((others.len(), rig.create("a", "")), (limit, Err(Fault::ControlBusy)));
+    drop(others);
+    rig.create("a", "").expect("created");
+}
+
+#[test]
 fn calls_begin_after_the_recovery_and_end_with_the_broker() {
     let root = tempfile::tempdir().expect("a directory");
     let registry = super::super::Registry::open(root.path(), super::fleet::settings()).expect("a registry");
