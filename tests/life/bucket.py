@@ -44,8 +44,9 @@ def call(*arguments, step=None):
     check(done.returncode == 0, f"{arguments[1:]} ended with {done.returncode}: {done.stderr[-500:]}")
 
 
-def serve(adapter, root, schema):
+def serve(adapter, root, schema, **more):
     stream = {"name": "r", "schema": schema, "durable": True, "published": "s3://bucket/pre", "max_replay": None, "replay_published": True}
+    stream |= more
     return Server(adapter, root, {"streams": [stream]})
 
 
@@ -133,27 +134,52 @@ async def theirs(scratch):
     check(await snapshot() == [*want, (new[0], 31)], "the bucket with rows of both")
 
 
-async def main():
-    passed = 0
-    for step in (None, 3, 8):
-        with s3.Server("bucket") as server:
-            os.environ.update(server.environment())
-            scratch = Path(tempfile.mkdtemp(prefix="bucket-"))
-            try:
-                await ours(scratch, step)
-            finally:
-                shutil.rmtree(scratch, ignore_errors=True)
-        passed += 1
-        print(f"ok   life in a bucket, killed at step {step}", flush=True)
+async def behind(scratch):
+    """A consumer that is further behind than the broker replays reads the bucket, and then what comes."""
+    import streamcast as sc
+
+    server = serve(OURS, scratch / "root", A, max_replay=5, replay_published=False)
+    await server.start()
+    await publish(server, [{"id": i, "price": i / 2} for i in range(1, 41)])
+    await server.stop()
+    call("flush", "r", "--evict", "--root", server.root)
+    await server.start()
+    await publish(server, [{"id": i, "price": i / 2} for i in range(41, 44)])
+    uri = f"ws://127.0.0.1:{server.port}/r"
+    try:
+        async with sc.connect(uri, offset=1):
+            check(False, "what lies only in the bucket was replayed")
+    except sc.NotReplayable:
+        pass
+    async with sc.connect(uri, offset=1, catch_up=True) as sub:
+        found = [(got[0], got[2]["id"]) for got in [await asyncio.wait_for(sub.recv(), 60) for _ in range(43)]]
+        check(found == [(i, i) for i in range(1, 44)], f"catching up: {found}")
+        await publish(server, [{"id": 44, "price": 1.0}])
+        check((await asyncio.wait_for(sub.recv(), 60))[0] == 44, "the first live row")
+    await server.stop()
+
+
+async def in_a_bucket(scene):
     with s3.Server("bucket") as server:
         os.environ.update(server.environment())
         scratch = Path(tempfile.mkdtemp(prefix="bucket-"))
         try:
-            await theirs(scratch)
+            await scene(scratch)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-    print("ok   a stream of the Python package, taken up from a bucket")
-    print(f"{passed + 1} passed, 0 failed, 0 skipped")
+
+
+async def main():
+    passed = 0
+    for step in (None, 3, 8):
+        await in_a_bucket(lambda scratch: ours(scratch, step))
+        passed += 1
+        print(f"ok   life in a bucket, killed at step {step}", flush=True)
+    for scene, what in ((theirs, "a stream of the Python package, taken up from a bucket"), (behind, "catching up from a bucket, live behind it")):
+        await in_a_bucket(scene)
+        passed += 1
+        print(f"ok   {what}", flush=True)
+    print(f"{passed} passed, 0 failed, 0 skipped")
 
 
 if __name__ == "__main__":
