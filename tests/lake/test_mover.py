@@ -136,13 +136,7 @@ class Outage(Case):
                 self.assertEqual(await broker.replay(), [(each + 1, each) for each in range(last)])
                 proxy.heal()
                 await asyncio.to_thread(until, lambda: broker.metrics()[published] == last + 1, "it does not catch up", 120)
-                properties = {
-                    "s3.endpoint": store.endpoint,
-                    "s3.access-key-id": s3.ACCESS_KEY,
-                    "s3.secret-access-key": s3.SECRET_KEY,
-                    "s3.region": "us-east-1",
-                    "s3.force-virtual-addressing": "false",
-                }
+                properties = store.pyiceberg()
                 offsets = await asyncio.to_thread(offsets_of, "s3://tables/pre/t/t", properties)
                 self.assertEqual(offsets, list(range(1, last + 1)))
                 self.assertNotIn(s3.SECRET_KEY, broker.log())

@@ -124,13 +124,7 @@ class Purged(Case):
                     return found
 
     def read_by_others(self, broker: Served, store: s3.Server, left: list[int]) -> None:
-        properties = {
-            "s3.endpoint": store.endpoint,
-            "s3.access-key-id": s3.ACCESS_KEY,
-            "s3.secret-access-key": s3.SECRET_KEY,
-            "s3.region": "us-east-1",
-            "s3.force-virtual-addressing": "false",
-        }
+        properties = store.pyiceberg()
         until(lambda: offsets_of("s3://tables/pre/t/t", properties) == left, "PyIceberg finds other rows")
         db = readers.connect({"endpoint": store.endpoint, "access_key": s3.ACCESS_KEY, "secret_key": s3.SECRET_KEY})
         stem = store.client().get_object(Bucket="tables", Key="pre/t/t/metadata/version-hint.text")["Body"].read().decode()
@@ -159,13 +153,12 @@ class Deleted(Case):
 
     def delete(self) -> None:
         with s3.Server("tables") as store:
-            head = f'[s3]\nendpoint = "{store.endpoint}"\nregion = "us-east-1"\npath_style = true\n' \
-                   '[registry]\nbroker_id = "b"\n[registry.profiles.s]\nrevision = "1"\npublished = "s3://tables/pre"\n'
+            head = f'[s3]\nendpoint = "{store.endpoint}"\nregion = "us-east-1"\npath_style = true\n'
+            declared = "".join(self.declaration(name) for name in ("gone", "gone-v2"))
             env = {"AWS_ACCESS_KEY_ID": s3.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": s3.SECRET_KEY}
-            with Served(lake=EAGER, head=head, env=env) as broker:
+            with Served(lake=EAGER, head=head + declared, env=env) as broker:
                 api = Api(broker.port)
                 for name in ("gone", "gone-v2"):
-                    self.declare(api, name)
                     until(lambda: api.get(f"/v1/streams/{name}").status == 200, "it is not served")
                     for part in range(3):
                         self.assertEqual(api.insert(name, [{"id": i, "note": None} for i in range(600)]).status, 200)
@@ -173,6 +166,11 @@ class Deleted(Case):
                     keys = [f"pre/{name}/{name}/metadata/version-hint.text", f"pre/{name}/{name}.metadata/holes.json"]
                     until(lambda: set(keys) <= set(store.keys("tables", f"pre/{name}/")), "it is not published")
                 store.client().put_object(Bucket="tables", Key="pre/gone/other.txt", Body=b"mine")
+                # Out of the configuration it is served as it is recorded, and may be deleted.
+                api.close()
+                broker.stop()
+                broker.config.write_text(broker.config.read_text().replace(self.declaration("gone"), ""))
+                broker.start()
                 answer = api.call("DELETE", "/v1/streams/gone")
                 self.assertEqual((answer.status, answer.json["state"]), (202, "deleting"))
                 broker.kill()
@@ -187,16 +185,10 @@ class Deleted(Case):
                 self.assertEqual(len(api.everything("gone-v2")), 1797)
                 api.close()
 
-    def declare(self, api: Api, name: str) -> None:
+    @staticmethod
+    def declaration(name: str) -> str:
         schema = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": ["string", "null"]}}, "required": ["id"]}
-        body = {"schema": schema, "storage_profile": "s", "initialization": "create_if_absent", "exactly_once": False, "max_replay": 100_000}
-        path = f"/control/v1/streams/{name}"
-        kind = {"Content-Type": "application/json"}
-        declared = api.call("PUT", path, body, kind | {"Idempotency-Key": f"{name}1", "If-None-Match": "*"})
-        self.assertIn(declared.status, (200, 202), declared.body)
-        tag = api.get(path).headers["ETag"]
-        serving = api.call("PUT", f"{path}/desired", {"state": "serving"}, kind | {"Idempotency-Key": f"{name}2", "If-Match": tag})
-        self.assertIn(serving.status, (200, 202), serving.body)
+        return f"""[[stream]]\nname = "{name}"\nschema = '{json.dumps(schema)}'\npublished = "s3://tables/pre"\n"""
 
 
 if __name__ == "__main__":

@@ -140,6 +140,11 @@ class Server:
         return {"AWS_ENDPOINT_URL": endpoint or self.endpoint, "AWS_ACCESS_KEY_ID": ACCESS_KEY,
                 "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": "us-east-1"}
 
+    def pyiceberg(self) -> dict:
+        """Properties for PyIceberg."""
+        return {"s3.endpoint": self.endpoint, "s3.access-key-id": ACCESS_KEY, "s3.secret-access-key": SECRET_KEY,
+                "s3.region": "us-east-1", "s3.force-virtual-addressing": "false"}
+
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
