@@ -1,6 +1,8 @@
 //! Which cores a thread or a child process may use, and how exactly its timers fire.
 
 use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 /// Restricts the calling thread (and what it starts from now on) to `cores`.
 ///
@@ -16,6 +18,13 @@ pub fn pin(cores: &[usize]) -> io::Result<()> {
     // SAFETY: the set is a valid cpu_set_t of the size given; 0 means the calling thread.
     let failed = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } != 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Has a program that is started with `command` begin on `cores`.
+pub fn pin_child(command: &mut Command, cores: &[usize]) {
+    let cores = cores.to_vec();
+    // SAFETY: between fork and exec only one system call is made, which needs no lock and no allocation.
+    unsafe { command.pre_exec(move || pin(&cores)) };
 }
 
 /// Lets this thread's timers fire on time rather than up to 50 µs late.

@@ -187,6 +187,15 @@ pub fn confine_current_thread(cores: &[usize]) -> bool {
     }
 }
 
+/// Lets the calling thread (and the threads it starts) run on `cores` only. Empty means anywhere. A refusal is logged and
+/// ignored: the thread then runs where the system puts it.
+pub fn pin_to(cores: &[usize]) {
+    if !cores.is_empty() && !confine_current_thread(cores) {
+        let error = io::Error::last_os_error();
+        tracing::warn!(?cores, %error, "cannot pin the thread; it runs wherever the system puts it");
+    }
+}
+
 /// Has the calling thread stand back behind everything that somebody waits for on the same core. A refusal is no reason not
 /// to work.
 pub fn stand_back() {

@@ -434,10 +434,7 @@ fn start_http(
 /// Puts the calling thread, and those it starts, on the background cores. Where a shard or the writer is on one of them it
 /// stands back: rows on their way to subscribers come first.
 fn settle(plan: &CorePlan) {
-    if !cores::confine_current_thread(&plan.background) {
-        let (cores, error) = (&plan.background, std::io::Error::last_os_error());
-        tracing::warn!(?cores, %error, "cannot pin the thread; it runs wherever the system puts it");
-    }
+    cores::pin_to(&plan.background);
     if plan.background.iter().any(|core| *core == plan.writer || plan.shards.contains(core)) {
         cores::stand_back();
     }

@@ -259,7 +259,7 @@ fn scrub(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(false)
 }
 
-/// Erasures whose rows may not be gone yet: stream and the last marker.
+/// Streams with erasures whose rows may not be gone yet.
 pub(super) fn unpurged(connection: &Connection) -> rusqlite::Result<Vec<u32>> {
     let mut statement =
         connection.prepare("SELECT DISTINCT stream FROM erasures WHERE purged_us IS NULL ORDER BY stream")?;

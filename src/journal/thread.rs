@@ -1,22 +1,9 @@
 //! Where a thread runs and how soon it gets there.
 
-pub(super) use streamcast_shards::cores::prefer_latency;
+pub(super) use streamcast_shards::cores::{pin_to, prefer_latency};
 
 /// The time slice that the writer asks for; the kernel gives 0.1 ms at least.
 pub(super) const WRITER_SLICE_NS: u64 = 100_000;
-
-/// Lets the calling thread run on `cores` only. Empty means anywhere. A refusal is logged and ignored: the
-/// thread then runs where the system puts it.
-pub(super) fn pin_to(cores: &[usize]) {
-    if cores.is_empty() {
-        return;
-    }
-    let refused = !streamcast_shards::cores::confine_current_thread(cores);
-    if refused {
-        let error = std::io::Error::last_os_error();
-        tracing::warn!(?cores, %error, "cannot pin the thread; it runs wherever the system puts it");
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -149,9 +148,7 @@ impl Server {
         };
         let mut command = Command::new(program);
         command.args(arguments).envs(&peer.env).stdin(Stdio::null()).stdout(log).stderr(errors);
-        let allowed = request.cores.to_vec();
-        // SAFETY: between fork and exec only one system call is made, which needs no lock and no allocation.
-        unsafe { command.pre_exec(move || affinity::pin(&allowed)) };
+        affinity::pin_child(&mut command, request.cores);
         let started = clock::now_ns();
         let child = command.spawn().map_err(|error| ServerError::Start(program.clone(), error))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

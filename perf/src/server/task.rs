@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -107,9 +106,7 @@ impl Task<'_> {
         let mut command = Command::new(program);
         command.args(arguments).envs(&described.env).stdin(Stdio::null());
         command.stdout(File::create(&out).map_err(fail)?).stderr(File::create(&log).map_err(fail)?);
-        let allowed = self.cores.to_vec();
-        // SAFETY: between fork and exec only one system call is made, which needs no lock and no allocation.
-        unsafe { command.pre_exec(move || affinity::pin(&allowed)) };
+        affinity::pin_child(&mut command, self.cores);
         let started_ns = clock::now_ns();
         let child = command.spawn().map_err(|error| TaskError::Start(program.clone(), error))?;
         let pid = libc::pid_t::try_from(child.id()).map_err(|_| fail(io::Error::other("no process id")))?;

@@ -23,10 +23,6 @@ pub(super) fn start(cores: &[usize]) -> io::Result<Runtime> {
 }
 
 fn stand_back(cores: &[usize]) {
-    // A refusal is no reason not to work.
-    if !cores.is_empty() && !streamcast_shards::cores::confine_current_thread(cores) {
-        let error = io::Error::last_os_error();
-        tracing::warn!(?cores, %error, "cannot pin the thread; it runs wherever the system puts it");
-    }
+    streamcast_shards::cores::pin_to(cores);
     streamcast_shards::cores::stand_back();
 }

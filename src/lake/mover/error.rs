@@ -83,6 +83,13 @@ pub enum MoverError {
 }
 
 impl MoverError {
+    /// What went wrong with the stream's documents, or with what they say.
+    pub(super) fn documents(error: impl std::fmt::Display) -> Self {
+        Self::Documents(error.to_string())
+    }
+}
+
+impl MoverError {
     /// Whether the next attempt may succeed without anybody doing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {

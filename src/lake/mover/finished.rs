@@ -23,7 +23,7 @@ pub(super) async fn logs(
     newest: i64,
 ) -> Result<(Vec<Arc<Moved>>, bool), MoverError> {
     let documents = Documents::new(&shared.root, &stream.name, None);
-    let current = documents.current().await.map_err(|error| MoverError::Documents(error.to_string()))?;
+    let current = documents.current().await.map_err(MoverError::documents)?;
     let Some(document) = current.map(|current| current.document) else { return Ok((Vec::new(), false)) };
     let mut logs = Vec::new();
     for log in &document.sealed_logs {
@@ -41,7 +41,7 @@ fn is_purged(shared: &Shared, stream: &str, log: &str, newest: i64) -> Result<bo
 }
 
 async fn finished(shared: &Arc<Shared>, stream: &Arc<Moved>, log: &SealedLog) -> Result<Arc<Moved>, MoverError> {
-    let schema = Schema::compile(&log.schema, true).map_err(|error| MoverError::Documents(error.to_string()))?;
+    let schema = Schema::compile(&log.schema, true).map_err(MoverError::documents)?;
     let record = StreamRecord {
         id: stream.id,
         name: stream.name.clone(),
@@ -83,18 +83,14 @@ async fn finished(shared: &Arc<Shared>, stream: &Arc<Moved>, log: &SealedLog) ->
 /// The table of a log that is over is going to have fewer rows than its manifest says, and readers would take it for
 /// short.
 pub(super) async fn before(shared: &Arc<Shared>, log: &Moved) -> Result<(), MoverError> {
-    life::forget_count(grounds(shared), &log.name, &log.log_name).await.map_err(documents)
+    life::forget_count(grounds(shared), &log.name, &log.log_name).await.map_err(MoverError::documents)
 }
 
 /// The manifest says of a log that is over what its files say now; without `changed`, only if it says less.
 pub(super) async fn after(shared: &Arc<Shared>, log: &Moved, changed: bool) -> Result<(), MoverError> {
-    life::count_anew(grounds(shared), &log.name, &log.log_name, changed).await.map_err(documents)
+    life::count_anew(grounds(shared), &log.name, &log.log_name, changed).await.map_err(MoverError::documents)
 }
 
 fn grounds(shared: &Shared) -> Grounds<'_> {
     Grounds { root: &shared.root, store: &shared.store, catalog: &shared.catalog }
-}
-
-fn documents(error: life::LifeError) -> MoverError {
-    MoverError::Documents(error.to_string())
 }

@@ -15,13 +15,12 @@ pub(super) async fn publish_holes(shared: &Arc<Shared>, stream: &Arc<Moved>) -> 
     if stream.holes_published.load(Relaxed) == last {
         return Ok(());
     }
-    let failed = |error: crate::lake::LakeError| MoverError::Documents(error.to_string());
     let documents = Documents::new(&shared.root, &stream.name, Some(Arc::new(shared.store.clone())));
-    let Some(current) = documents.current().await.map_err(failed)? else { return Ok(()) };
+    let Some(current) = documents.current().await.map_err(MoverError::documents)? else { return Ok(()) };
     let worker = Arc::clone(shared);
     let (holes, erasures) = blocking(move || worker.read(|reader| Ok(reader.holes(id)?))).await?;
     let holes = Holes { stream_id: current.document.stream_id.clone(), holes, erasures };
-    documents.write_holes(&current.document, &holes).await.map_err(failed)?;
+    documents.write_holes(&current.document, &holes).await.map_err(MoverError::documents)?;
     stream.holes_published.store(last, Relaxed);
     Ok(())
 }

@@ -172,7 +172,8 @@ impl Slots {
     }
 }
 
-/// Runs `pass` every so often until `stop` or until the stream has gone, with waits after failures. A pass that panics has failed.
+/// Runs `pass` every so often until `stop` or until the stream has gone, with waits after failures. A pass that panics
+/// has failed.
 fn run<F, P>(
     shared: &Arc<Shared>,
     stream: &Arc<Moved>,

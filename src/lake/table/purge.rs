@@ -7,12 +7,13 @@ use iceberg::spec::Operation;
 
 use crate::lake::data_file::DataFile;
 
-use super::append::{check_order, misfit};
-use super::commit::{Commit, Committed, MAX_ATTEMPTS};
+use super::append::misfit;
+use super::commit::{Commit, Committed};
 use super::error::TableError;
 use super::index::Live;
 use super::live::Table;
 use super::manifests;
+use super::replace::check_names;
 
 impl Table {
     /// Puts `files` in the place of all files inside `range`, without some of their rows, in one commit: a snapshot that
@@ -28,27 +29,8 @@ impl Table {
         files: &[DataFile],
         commit: &Commit,
     ) -> Result<Committed, TableError> {
-        check_order(&self.location, files)?;
-        let _lock = self.lock().await?;
-        let operation = || if files.is_empty() { Operation::Delete } else { Operation::Overwrite };
-        for _ in 0..MAX_ATTEMPTS {
-            self.catch_up().await?;
-            self.check_epoch(commit)?;
-            let location = self.location.clone();
-            let index = self.index().await?;
-            let old = &index.files[index.touching(&range)];
-            let same = old.iter().map(|file| &*file.uri).eq(files.iter().map(|file| file.uri.as_str()));
-            let done = if same {
-                self.settle(commit).await?
-            } else {
-                check_purge(&location, &range, old, files)?;
-                self.try_change(operation(), range.clone(), files, commit).await?
-            };
-            if let Some(committed) = done {
-                return Ok(committed);
-            }
-        }
-        Err(self.contended())
+        let operation = if files.is_empty() { Operation::Delete } else { Operation::Overwrite };
+        self.exchange(operation, range, files, check_purge, commit).await
     }
 
     /// Files with rows, or with bounds of their values, below the table that its current snapshot does not need: those
@@ -90,8 +72,5 @@ fn check_purge(location: &str, range: &Range<i64>, old: &[Live], new: &[DataFile
     if let Some(outside) = new.iter().find(|file| file.start < range.start || file.end > range.end) {
         return Err(misfit(location, outside, "it is outside of the range that is to be purged"));
     }
-    match new.iter().find(|file| old.iter().any(|old| *old.uri == file.uri)) {
-        Some(same) => Err(misfit(location, same, "it has the name of a file that it is to replace")),
-        None => Ok(()),
-    }
+    check_names(location, old, new)
 }

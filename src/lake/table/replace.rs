@@ -14,6 +14,9 @@ use super::index::{Index, Live};
 use super::live::Table;
 use super::manifests::{self, MAX_FILES_PER_MANIFEST, NewEntry};
 
+/// Whether files (the last) may take the place of those inside a range; the table's location is for the error.
+pub(super) type Check = fn(&str, &Range<i64>, &[Live], &[DataFile]) -> Result<(), TableError>;
+
 impl Table {
     /// Puts `files` in the place of all files inside `range`, with the same number of rows, in one commit. Where they
     /// are in place already nothing is done, so that a call can be made again.
@@ -25,6 +28,19 @@ impl Table {
         &mut self,
         range: Range<i64>,
         files: &[DataFile],
+        commit: &Commit,
+    ) -> Result<Committed, TableError> {
+        self.exchange(Operation::Replace, range, files, check_replacement, commit).await
+    }
+
+    /// Puts `files` in the place of all files inside `range` if `check` lets it, in one commit of the kind `operation`.
+    /// Where they are in place already nothing is done.
+    pub(super) async fn exchange(
+        &mut self,
+        operation: Operation,
+        range: Range<i64>,
+        files: &[DataFile],
+        check: Check,
         commit: &Commit,
     ) -> Result<Committed, TableError> {
         check_order(&self.location, files)?;
@@ -39,8 +55,8 @@ impl Table {
             let done = if same {
                 self.settle(commit).await?
             } else {
-                check_replacement(&location, &range, old, files)?;
-                self.try_change(Operation::Replace, range.clone(), files, commit).await?
+                check(&location, &range, old, files)?;
+                self.try_change(operation.clone(), range.clone(), files, commit).await?
             };
             if let Some(committed) = done {
                 return Ok(committed);
@@ -73,7 +89,7 @@ impl Table {
         Err(self.contended())
     }
 
-    pub(super) async fn try_change(
+    async fn try_change(
         &mut self,
         operation: Operation,
         range: Range<i64>,
@@ -169,8 +185,13 @@ fn check_replacement(location: &str, range: &Range<i64>, old: &[Live], new: &[Da
         );
         return Err(misfit(location, first, &why));
     }
-    if let Some(same) = new.iter().find(|file| old.iter().any(|old| *old.uri == file.uri)) {
-        return Err(misfit(location, same, "it has the name of a file that it is to replace"));
+    check_names(location, old, new)
+}
+
+/// No new file has the name of an old one.
+pub(super) fn check_names(location: &str, old: &[Live], new: &[DataFile]) -> Result<(), TableError> {
+    match new.iter().find(|file| old.iter().any(|old| *old.uri == file.uri)) {
+        Some(same) => Err(misfit(location, same, "it has the name of a file that it is to replace")),
+        None => Ok(()),
     }
-    Ok(())
 }
