@@ -1,6 +1,7 @@
 //! What a connection is doing and since when: the clock behind its three timeouts.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::settings::HttpLimits;
@@ -17,12 +18,16 @@ enum Phase {
 }
 
 /// The phase of one connection. Shared by its socket, which sees bytes, and its service, which sees requests.
-pub struct Activity(Mutex<(Phase, Instant)>);
+pub struct Activity {
+    phase: Mutex<(Phase, Instant)>,
+    unread: AtomicBool,
+}
 
 impl Activity {
     /// A connection that was handed over at `now`, with bytes of a request in hand or not.
     pub fn new(has_bytes: bool, now: Instant) -> Self {
-        Self(Mutex::new((if has_bytes { Phase::Head } else { Phase::Idle }, now)))
+        let phase = if has_bytes { Phase::Head } else { Phase::Idle };
+        Self { phase: Mutex::new((phase, now)), unread: AtomicBool::new(false) }
     }
 
     /// Bytes came from the peer. Only the first of a request starts its clock.
@@ -45,9 +50,19 @@ impl Activity {
         self.update(|phase| (phase == Phase::Idle).then_some((Phase::Idle, now)));
     }
 
+    /// The connection ends after its answer although the peer may still be sending.
+    pub fn leaves_unread(&self) {
+        self.unread.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what the peer is still sending goes unread.
+    pub fn is_left_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
     /// When the connection is to be given up if nothing changes.
     pub fn deadline(&self, limits: &HttpLimits) -> Instant {
-        let (phase, since) = *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (phase, since) = *self.phase.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         since
             + match phase {
                 Phase::Idle => limits.idle_timeout,
@@ -68,7 +83,7 @@ impl Activity {
     }
 
     fn update(&self, next: impl FnOnce(Phase) -> Option<(Phase, Instant)>) {
-        let mut state = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = self.phase.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(changed) = next(state.0) {
             *state = changed;
         }

@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::http::Request;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -18,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::activity::Activity;
 use super::caller::PeerAddress;
 use super::handed::HandedSocket;
+use super::lent::lend;
 use super::routes::App;
 use super::spelled::Spelled;
 
@@ -84,7 +86,13 @@ async fn converse<S>(
         let (app, activity) = (app.clone(), activity.clone());
         async move {
             activity.requested(Instant::now());
-            let response = app.respond(request).await;
+            let (head, body) = request.into_parts();
+            let (lent, lender) = lend(&head.headers, body);
+            let mut response = app.respond(Request::from_parts(head, lent)).await;
+            if response.status() != StatusCode::SWITCHING_PROTOCOLS && !lender.read_away().await {
+                activity.leaves_unread();
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             activity.answered(Instant::now());
             Ok::<_, Infallible>(response)
         }

@@ -4,12 +4,20 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 
 use super::activity::Activity;
+
+/// How long a peer whose request is not read may go on sending before its connection is reset.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// Bytes taken from such a peer at a time, and in all.
+const LINGER_PIECE_BYTES: usize = 16 << 10;
+const MAX_LINGER_BYTES: usize = 4 << 20;
 
 /// A handed-over socket with the bytes read from it before.
 pub struct HandedSocket {
@@ -17,6 +25,14 @@ pub struct HandedSocket {
     already_read: Vec<u8>,
     taken: usize,
     activity: Arc<Activity>,
+    linger: Option<Linger>,
+}
+
+/// A socket that is shut for writing and still read, for closing it with bytes unread would take the answer from the
+/// peer that is sending them.
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    read: usize,
 }
 
 impl HandedSocket {
@@ -26,7 +42,7 @@ impl HandedSocket {
     /// If the runtime cannot watch the socket.
     pub fn new(socket: std::net::TcpStream, already_read: Vec<u8>, activity: Arc<Activity>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: TcpStream::from_std(socket)?, already_read, taken: 0, activity })
+        Ok(Self { socket: TcpStream::from_std(socket)?, already_read, taken: 0, activity, linger: None })
     }
 
     /// The bare socket, non-blocking, and what was not yet taken of the bytes before.
@@ -72,7 +88,23 @@ impl AsyncWrite for HandedSocket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+        let this = &mut *self;
+        if this.linger.is_none() {
+            ready!(Pin::new(&mut this.socket).poll_shutdown(cx))?;
+            if !this.activity.is_left_unread() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let linger = this.linger.get_or_insert_with(|| Linger { until: Box::pin(tokio::time::sleep(LINGER)), read: 0 });
+        let mut piece = [0; LINGER_PIECE_BYTES];
+        while linger.read < MAX_LINGER_BYTES && linger.until.as_mut().poll(cx).is_pending() {
+            let mut piece = ReadBuf::new(&mut piece);
+            match ready!(Pin::new(&mut this.socket).poll_read(cx, &mut piece)) {
+                Ok(()) if !piece.filled().is_empty() => linger.read += piece.filled().len(),
+                _ => break,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write_vectored(

@@ -14,6 +14,7 @@ mod control;
 mod errors;
 mod handed;
 mod health;
+mod lent;
 mod metrics;
 mod openapi;
 mod page;

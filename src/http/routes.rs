@@ -10,7 +10,6 @@ use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH};
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use axum::routing::{get, post};
 use http_body_util::Limited;
-use hyper::body::Incoming;
 use prometheus::core::Collector;
 use prometheus::{IntCounterVec, Opts};
 use tokio::sync::Semaphore;
@@ -23,6 +22,7 @@ use super::errors::{
     HttpError, authentication_required, envelope, internal, json, method_not_allowed, not_found, typed, with_header,
 };
 use super::health::{Health, Readiness};
+use super::lent::Lent;
 use super::settings::HttpSettings;
 use super::{audit, batches, console, control, metrics, openapi, page, stats, upgrade};
 use crate::auth::{Action, Resource, TICKET_LIFETIME};
@@ -74,7 +74,7 @@ impl App {
     }
 
     /// Answers one request; never fails.
-    pub async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+    pub async fn respond(&self, request: Request<Lent>) -> Response<Body> {
         let route = self.route(&request);
         let response = self.answer(request).await;
         self.answers.with_label_values(&[route, response.status().as_str()]).inc();
@@ -98,7 +98,7 @@ impl App {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Lent>) -> Response<Body> {
         // First of all who asks, before anything is looked up (wire.md section 11.4).
         let record = audit::Record::of(&request);
         let (caller, refused) = match Caller::of(&self.settings.gate, &request).await {
@@ -130,7 +130,7 @@ impl App {
         }
     }
 
-    async fn serve(&self, mut request: Request<Incoming>, caller: Caller) -> Response<Body> {
+    async fn serve(&self, mut request: Request<Lent>, caller: Caller) -> Response<Body> {
         if upgrade::asks_for_websocket(&request) {
             return upgrade::answer(request, &caller, &self.settings.on_upgrade);
         }

@@ -233,6 +233,49 @@ fn heads_and_bodies_have_limits() {
 }
 
 #[test]
+fn an_answer_before_the_body_is_read_leaves_the_connection_in_order() {
+    let rig = rig(0, |settings| settings.limits.max_body_bytes = 100);
+    let healthy = |socket: &mut TcpStream| {
+        socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        status(&answer(socket))
+    };
+    // A body that comes a while after its head.
+    let mut socket = connect(&rig);
+    for (target, length, expected) in
+        [("stats", 5_000, 413), ("stats", 50, 405), ("nowhere", 50, 404), ("control/v1/streams", 50, 405)]
+    {
+        let head = format!("POST /{target} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+        socket.write_all(head.as_bytes()).expect("sent");
+        std::thread::sleep(Duration::from_millis(50));
+        socket.write_all(" ".repeat(length).as_bytes()).expect("the connection is still open");
+        let refused = answer(&mut socket);
+        assert_eq!((status(&refused), field(&refused, "connection")), (expected, None), "{target}");
+        assert_eq!(healthy(&mut socket), 200, "{target}");
+    }
+    // One that is too long to be read away: the answer gets through and says that it is the last one.
+    for head in ["Content-Length: 2000000", "Transfer-Encoding: chunked"] {
+        let mut socket = connect(&rig);
+        socket.write_all(format!("POST /stats HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n").as_bytes()).expect("sent");
+        for _ in 0..20 {
+            socket.write_all(format!("186a0\r\n{}\r\n", "x".repeat(99_991)).as_bytes()).expect("still taken");
+        }
+        let refused = answer(&mut socket);
+        assert_eq!(field(&refused, "connection"), Some("close"), "{head}");
+        assert!([405, 413].contains(&status(&refused)), "{head}");
+        assert_eq!(socket.read(&mut [0]).expect("the end, and no reset"), 0, "{head}");
+    }
+    // One that never comes, and one that waits to be asked for.
+    for expect in ["", "Expect: 100-continue\r\n"] {
+        let mut socket = connect(&rig);
+        let head = format!("POST /stats HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n{expect}\r\n");
+        socket.write_all(head.as_bytes()).expect("sent");
+        let refused = answer(&mut socket);
+        assert_eq!((status(&refused), field(&refused, "connection")), (405, Some("close")), "{expect}");
+        assert_eq!(socket.read(&mut [0]).expect("the end"), 0);
+    }
+}
+
+#[test]
 fn whoever_stops_in_the_middle_is_cut_off() {
     let rig = rig(0, |settings| {
         settings.limits.head_timeout = Duration::from_millis(200);
