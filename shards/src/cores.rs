@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
+use std::sync::OnceLock;
 
 /// What the operator asked for; texts as given on the command line.
 #[derive(Debug, Clone, Default)]
@@ -196,13 +197,17 @@ pub fn pin_to(cores: &[usize]) {
     }
 }
 
-/// Has the calling thread stand back behind everything that somebody waits for on the same core. A refusal is no reason not
-/// to work.
+/// Has the calling thread stand back behind everything that somebody waits for on the same core, by the same distance
+/// whatever niceness the process was given. A refusal is no reason not to work.
 pub fn stand_back() {
+    // A thread inherits niceness: the first that comes here has that of the process.
+    static OF_THE_PROCESS: OnceLock<libc::c_int> = OnceLock::new();
+    // SAFETY: the call touches no memory; 0 is the calling thread.
+    let given = *OF_THE_PROCESS.get_or_init(|| unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
     // SAFETY: neither call touches memory of this process but the parameters; 0 is the calling thread.
     unsafe {
         // On Linux every thread has a niceness of its own.
-        libc::setpriority(libc::PRIO_PROCESS, 0, BACKGROUND_NICENESS);
+        libc::setpriority(libc::PRIO_PROCESS, 0, given + BACKGROUND_NICENESS);
         let parameters = libc::sched_param { sched_priority: 0 };
         // It never takes the core from a thread that just woke.
         libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters);
@@ -251,6 +256,25 @@ mod tests {
         ] {
             assert_eq!(parse_list(text, &allowed).unwrap(), cores, "{text}");
         }
+    }
+
+    #[test]
+    fn background_threads_stand_back_from_where_the_process_is() {
+        // SAFETY: the call touches no memory; 0 is the calling thread.
+        let niceness = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let given = niceness();
+        let stood_back = move || {
+            stand_back();
+            // What it starts inherits that, and does not stand back further.
+            let started = std::thread::spawn(move || {
+                stand_back();
+                niceness()
+            });
+            (niceness(), started.join().unwrap())
+        };
+        let wanted = (given + BACKGROUND_NICENESS).min(19);
+        assert_eq!(std::thread::spawn(stood_back).join().unwrap(), (wanted, wanted));
+        assert_eq!(niceness(), given, "nobody else is touched");
     }
 
     #[test]
