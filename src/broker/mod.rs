@@ -7,6 +7,7 @@ mod delivery;
 mod error;
 mod managed;
 mod notify;
+mod restraint;
 mod running;
 mod signals;
 mod streams;

@@ -14,6 +14,7 @@ use streamcast_shards::inbox::InboxSender;
 
 use super::build::{self, Parts};
 use super::error::BrokerError;
+use super::restraint::Restraint;
 use super::tables::Place;
 use crate::config::{Config, StreamConfig};
 use crate::journal::reader::{Page, PageRequest, ReaderHandle};
@@ -46,7 +47,7 @@ pub struct Streams {
     /// What is declared at run time, from when it is brought back.
     registry: OnceLock<Registry>,
     /// Held through a change, so that changes come one after the other.
-    changing: Mutex<()>,
+    changing: Mutex<Restraint>,
 }
 
 impl std::fmt::Debug for Streams {
@@ -67,7 +68,8 @@ impl Streams {
     ) -> Self {
         let started = AtomicU64::new(config.streams.len() as u64);
         let root = lake.root().to_owned();
-        let (registry, changing) = (OnceLock::new(), Mutex::new(()));
+        let restraint = Restraint::new(Arc::clone(&telemetry));
+        let (registry, changing) = (OnceLock::new(), Mutex::new(restraint));
         Self { config, root, catalog, jobs, inboxes, telemetry, readers, lake, started, registry, changing }
     }
 
@@ -176,8 +178,9 @@ impl Streams {
     /// When a stream of that name is served already, its declaration is not valid or differs from its log, or the
     /// disk refuses. It is not served then.
     pub fn start(&self, declared: &StreamConfig) -> Result<Arc<ServedStream>, BrokerError> {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         build::check_name(declared)?;
+        let mut one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _change = one_at_a_time.begin();
         if self.find(&declared.name).is_some() {
             return Err(BrokerError::Served { name: declared.name.clone() });
         }
@@ -238,7 +241,8 @@ impl Streams {
     /// When no stream of that name is served, the writer has stopped, or rows could not be published; in the last
     /// case the stream is out of service nevertheless.
     pub fn stop(&self, name: &str, patience: Duration) -> Result<(), BrokerError> {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _change = one_at_a_time.begin();
         let Some(stream) = self.find(name) else { return Err(BrokerError::NotServed { name: name.to_owned() }) };
         self.catalog.change(|catalog| catalog.without(name));
         for inbox in &self.inboxes {

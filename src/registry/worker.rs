@@ -106,10 +106,9 @@ impl Step<'_> {
             })
         };
         let Some((mut operation, mut record)) = found else { return };
+        // Nothing on the disk tells an operation that has begun from one that has not: both are done after a crash.
         operation.status = Status::Running;
-        if !self.keep(&record, Some(&operation)) {
-            return;
-        }
+        self.inner.book().update(record.clone(), Some(operation.clone()));
         self.runtime.hold(std::slice::from_ref(&record.name));
         let outcome = match operation.kind {
             Kind::Migration => self.migrate(&mut record, &operation),
