@@ -67,8 +67,7 @@ pub async fn collect(body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
 pub async fn read(call: Call) -> Answer {
     let stream = find(&call, Action::DataRead)?;
     let query = Query::read(call.query.as_deref(), &["after", "offset", "limit", "where", "wait"])?;
-    let accept = call.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let form = Form::of(accept);
+    let form = Form::of(call.headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok()));
     let mut wanted = Wanted {
         after: start(&stream, &query)?,
         limit: query.count("limit", DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS)?,
@@ -78,7 +77,8 @@ pub async fn read(call: Call) -> Answer {
     match form {
         Form::Page => page(&call, &stream, &wanted, Instant::now() + wait).await,
         Form::Events => {
-            if let Some(last) = call.headers.get("last-event-id") {
+            // An empty one is that of a reader who had no event yet.
+            if let Some(last) = call.headers.get("last-event-id").filter(|last| !last.is_empty()) {
                 let last = last.to_str().map_err(|_| ApiError::cursor())?;
                 wanted.after = Some(stream.position(last)?);
             }
@@ -157,17 +157,25 @@ enum Form {
 
 impl Form {
     /// The first form that the reader accepts, in its order; a page if none is known.
-    fn of(accept: &str) -> Self {
-        accept
-            .split(',')
-            .find_map(|part| match part.split(';').next().unwrap_or_default().trim() {
-                "text/event-stream" => Some(Self::Events),
-                "application/x-ndjson" | "application/ndjson" => Some(Self::Lines),
-                follow::RECORD_BATCHES => Some(Self::RecordBatches),
-                "application/json" | "*/*" => Some(Self::Page),
-                _ => None,
-            })
-            .unwrap_or(Self::Page)
+    fn of<'a>(accepts: impl Iterator<Item = &'a str>) -> Self {
+        accepts.flat_map(|accept| accept.split(',')).find_map(Self::of_range).unwrap_or(Self::Page)
+    }
+
+    /// The form of one media range, unless it has the weight 0, which refuses it.
+    fn of_range(range: &str) -> Option<Self> {
+        let mut parts = range.split(';').map(str::trim);
+        let media_type = parts.next()?.to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        if weight.is_some_and(|weight| weight.parse() == Ok(0.0)) {
+            return None;
+        }
+        match media_type.as_str() {
+            "text/event-stream" => Some(Self::Events),
+            "application/x-ndjson" | "application/ndjson" => Some(Self::Lines),
+            follow::RECORD_BATCHES => Some(Self::RecordBatches),
+            "application/json" | "*/*" => Some(Self::Page),
+            _ => None,
+        }
     }
 }
 
@@ -183,8 +191,12 @@ mod tests {
             ("text/event-stream", Form::Events),
             ("text/html, application/x-ndjson;q=0.9, application/json", Form::Lines),
             ("application/json, text/event-stream", Form::Page),
+            ("Text/Event-Stream; charset=utf-8", Form::Events),
+            ("application/x-ndjson;q=0, text/event-stream;q=0.1", Form::Events),
+            ("application/x-ndjson; q=0.000, image/png", Form::Page),
         ] {
-            assert_eq!(Form::of(accept), form, "{accept}");
+            assert_eq!(Form::of([accept].into_iter()), form, "{accept}");
         }
+        assert_eq!(Form::of(["text/html", "application/x-ndjson"].into_iter()), Form::Lines);
     }
 }

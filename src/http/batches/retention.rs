@@ -59,7 +59,7 @@ pub struct RetentionChange {
 
 /// The routes.
 pub fn router() -> Router<Arc<Service>> {
-    let routes = get(show).put(set).fallback(|| async { method_not_allowed("GET, PUT") });
+    let routes = get(show).put(set).fallback(|| async { method_not_allowed("GET, HEAD, PUT") });
     Router::new().route("/v1/streams/{stream}/retention", routes)
 }
 

@@ -22,18 +22,18 @@ pub const PREFIX: &str = "/v1/streams";
 /// The routes of the batch API.
 pub fn router<S: Clone + Send + Sync + 'static>(service: Arc<Service>) -> Router<S> {
     Router::new()
-        .route(PREFIX, get(list).post(create).fallback(|| async { method_not_allowed("GET, POST") }))
+        .route(PREFIX, get(list).post(create).fallback(|| async { method_not_allowed("GET, HEAD, POST") }))
         .route(
             "/v1/streams/{stream}",
-            get(one).patch(change).delete(delete).fallback(|| async { method_not_allowed("GET, PATCH, DELETE") }),
+            get(one).patch(change).delete(delete).fallback(|| async { method_not_allowed("GET, HEAD, PATCH, DELETE") }),
         )
         .route(
             "/v1/streams/{stream}/erasures",
-            get(erasures).post(erase).fallback(|| async { method_not_allowed("GET, POST") }),
+            get(erasures).post(erase).fallback(|| async { method_not_allowed("GET, HEAD, POST") }),
         )
         .route(
             "/v1/streams/{stream}/entries",
-            post(insert).get(read).fallback(|| async { method_not_allowed("GET, POST") }),
+            post(insert).get(read).fallback(|| async { method_not_allowed("GET, HEAD, POST") }),
         )
         .merge(super::retention::router())
         .with_state(service)
