@@ -19,8 +19,8 @@ const SHARD_SHIFT: u32 = 56;
 #[derive(Debug, Default)]
 pub struct News {
     outcomes: Vec<(u64, Outcome)>,
-    /// Streams that have more rows, by their number in the journal.
-    grown: Vec<u32>,
+    /// Streams that have more rows and sleepers, by their number in the journal.
+    pub grown: Vec<u32>,
 }
 
 /// Where requests wait for the writer. Clones are the same one.
@@ -74,9 +74,6 @@ impl Answers {
             commit.outcomes = rest;
             let answers: Vec<(u64, u32, Outcome)> = answers;
             news.outcomes = answers.into_iter().map(|(token, _, outcome)| (token, outcome)).collect();
-        }
-        if self.0.watchers.load(Relaxed) > 0 {
-            news.grown = commit.blocks.iter().map(|(stream, ..)| *stream).collect();
         }
         news
     }

@@ -21,7 +21,7 @@ impl Service {
     /// # Errors
     /// 400 for a name or validator that is none, 409 if the name is taken, 422 if the schema is none.
     pub async fn create(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         validator: Option<String>,
         schema: Option<Value>,
@@ -36,25 +36,39 @@ impl Service {
         if let Some(source) = validator.clone() {
             self.compile(source).await?;
         }
-        let (directory, owned) = (self.directory(), name.to_owned());
-        let served = self.apart(move || directory.create(&owned, schema.as_ref())).await?;
-        let stream = self.find(&served.name)?;
-        if validator.is_some() {
-            // A crash before this leaves a stream without entries and without its validator; the answer is not given.
-            self.set_validator(&stream, validator).await?;
-        }
-        Ok(stream)
+        let (service, owned) = (Arc::clone(self), name.to_owned());
+        Self::to_the_end(async move {
+            let directory = service.directory();
+            let served = service.changing(move || directory.create(&owned, schema.as_ref())).await?;
+            let stream = service.find(&served.name)?;
+            if validator.is_some() {
+                // A crash before this leaves a stream without entries and without its validator; the answer is not given.
+                service.set_validator(&stream, validator).await?;
+            }
+            Ok(stream)
+        })
+        .await
     }
 
     /// Gives a stream another validator, or none.
     ///
     /// # Errors
     /// 400 for one that does not compile.
-    pub async fn set_validator(&self, stream: &Arc<Stream>, source: Option<String>) -> Result<(), ApiError> {
+    pub async fn set_validator(self: &Arc<Self>, stream: &Arc<Stream>, source: Option<String>) -> Result<(), ApiError> {
         let validator = match source.clone() {
             Some(source) => Some(self.compile(source).await?),
             None => None,
         };
+        let (service, stream) = (Arc::clone(self), Arc::clone(stream));
+        Self::to_the_end(async move { service.record_validator(&stream, source, validator).await }).await
+    }
+
+    async fn record_validator(
+        &self,
+        stream: &Stream,
+        source: Option<String>,
+        validator: Option<Validator>,
+    ) -> Result<(), ApiError> {
         let (id, recorded) = (stream.journal_id, source.clone());
         let version = self.errand(move |office| office.set_validator(id, recorded.as_deref())).await?;
         self.recorded
@@ -82,12 +96,16 @@ impl Service {
     /// # Errors
     /// 409 if others decide about the stream.
     pub async fn delete(self: &Arc<Self>, stream: &Arc<Stream>) -> Result<(), ApiError> {
-        let (directory, served) = (self.directory(), Arc::clone(&stream.served));
-        let deleted = self.apart(move || directory.delete(&served)).await?;
-        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).deleted.push(deleted.clone());
-        self.forget(stream);
-        tokio::spawn(Arc::clone(self).clear(deleted));
-        Ok(())
+        let (service, stream) = (Arc::clone(self), Arc::clone(stream));
+        Self::to_the_end(async move {
+            let (directory, served) = (service.directory(), Arc::clone(&stream.served));
+            let deleted = service.changing(move || directory.delete(&served)).await?;
+            service.recorded.lock().unwrap_or_else(PoisonError::into_inner).deleted.push(deleted.clone());
+            service.forget(&stream);
+            tokio::spawn(service.clear(deleted));
+            Ok(())
+        })
+        .await
     }
 
     /// Goes on with what an earlier process has left to do. To be called once, where requests are served.
@@ -125,7 +143,7 @@ impl Service {
             tokio::task::yield_now().await;
         }
         let (directory, owned) = (self.directory(), deleted.clone());
-        self.apart(move || directory.clear(&owned)).await?;
+        self.changing(move || directory.clear(&owned)).await?;
         let stream_id = deleted.stream_id.clone();
         self.errand(move |office| office.note_deleted(&stream_id, now_us())).await
     }

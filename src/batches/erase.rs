@@ -1,7 +1,7 @@
 //! Erasing entries, by their ids or by a filter.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Release;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -96,6 +96,11 @@ impl Service {
     /// # Errors
     /// 409 for a key that was used for another body, 413 for too many entries.
     pub async fn erase(self: &Arc<Self>, stream: &Arc<Stream>, body: Bytes) -> Result<Marker, ApiError> {
+        let (service, stream) = (Arc::clone(self), Arc::clone(stream));
+        Self::to_the_end(async move { service.carry_out_erasure(&stream, body).await }).await
+    }
+
+    async fn carry_out_erasure(self: &Arc<Self>, stream: &Arc<Stream>, body: Bytes) -> Result<Marker, ApiError> {
         let ErasureBody { key, erasure } = ErasureBody::read(stream, &body)?;
         let keyed = key.map(|key| Keyed { operation: Operation::Erase, key, body_hash: Sha256::digest(&body).into() });
         let offsets = match erasure {
@@ -107,7 +112,7 @@ impl Service {
             Erased::Marked(marker) => {
                 if !marker.duplicate {
                     // The marker takes an offset as well.
-                    stream.left_out.fetch_add(i64::from(marker.records) + 1, Relaxed);
+                    stream.left_out.fetch_add(i64::from(marker.records) + 1, Release);
                     self.purge(id);
                 }
                 Ok(marker)

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::answers::Watch;
 use super::error::ApiError;
-use super::read::{Found, Wanted};
+use super::read::Wanted;
 use super::service::{Service, Stream};
 use super::shared::Shared;
 
@@ -70,19 +70,18 @@ impl Follower {
             return Ok(Some(first));
         }
         loop {
-            self.service.still_served(&self.stream)?;
             let found = match &self.watch {
                 None if self.wanted.after.is_none_or(|after| self.until.is_some_and(|until| after >= until)) => {
                     return Ok(None);
                 }
-                None => self.read().await?,
-                Some(watch) => {
-                    let head = self.stream.head();
-                    if self.wanted.after == head && !watch.grown_since(&self.stream, head, deadline).await {
-                        return Ok(Some(Shared::new(Found { next: head, head, ..Found::default() })));
-                    }
-                    self.service.gather(&self.stream, &self.wanted, deadline).await;
+                None => {
+                    self.service.still_served(&self.stream)?;
                     self.read().await?
+                }
+                Some(watch) => {
+                    let next = self.service.read_next(&self.stream, &self.wanted, watch, PIECE_BYTES, deadline).await?;
+                    self.wanted.after = next.next;
+                    next
                 }
             };
             if found.rows > 0 || (self.watch.is_some() && Instant::now() >= deadline) {
@@ -93,7 +92,7 @@ impl Follower {
 
     async fn read(&mut self) -> Result<Arc<Shared>, ApiError> {
         let found = match self.until {
-            None => self.service.read_shared(&self.stream, &self.wanted, PIECE_BYTES).await?,
+            None => self.service.read_shared(&self.stream, &self.wanted, PIECE_BYTES, None).await?,
             until => Shared::new(self.service.read_until(&self.stream, &self.wanted, until, PIECE_BYTES).await?),
         };
         self.wanted.after = found.next;

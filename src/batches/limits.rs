@@ -57,5 +57,8 @@ pub const INLINE_BODY_BYTES: usize = 32 << 10;
 /// Such threads at the same time.
 pub const MAX_PARSING: usize = 4;
 
+/// Streams that are created, deleted or cleared at once; the others wait.
+pub const MAX_CHANGING: usize = 4;
+
 /// Streams on one page of the list.
 pub const MAX_LISTED: usize = 1_000;

@@ -1,6 +1,8 @@
 //! Reading a stream by cursor: pages of the log, and waiting for more at its head.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::atomic::{AtomicUsize, fence};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -10,7 +12,7 @@ use super::error::ApiError;
 use super::limits::{MAX_PAGE_BYTES, MAX_SCAN, MAX_WAITERS};
 use super::render;
 use super::service::{Service, Stream};
-use super::shared::{Question, Shared, next_tick};
+use super::shared::{AsOf, Question, Shared};
 use crate::journal::reader::{Page, PageRequest, RowFilter};
 use crate::schema::{Filter, Predicate};
 use crate::stream::replay::{NotReplayable, Requested, Resolution, ResolveRequest};
@@ -36,7 +38,7 @@ impl Wanted {
     /// The boundary to start at, if this is all that comes to a stream that ends at `until`, and most of it was read.
     fn follows(&self, until: i64) -> Option<i64> {
         let after = self.after.filter(|_| self.filter.is_none())?;
-        (1..=NEAR_ITEMS).contains(&until.saturating_sub(after)).then_some(after)
+        (0..=NEAR_ITEMS).contains(&until.saturating_sub(after)).then_some(after)
     }
 }
 
@@ -113,7 +115,8 @@ impl Service {
         self.rows(stream, wanted, (start, until), max_bytes).await
     }
 
-    /// As [`Service::read`], up to so many bytes, together with everybody who reads just this near the head.
+    /// As [`Service::read`], up to so many bytes, together with everybody who reads just this near the head. Who was
+    /// [gathered](Service::gather) for the moment `turn` gets what the first of that turn has read.
     ///
     /// # Errors
     /// As [`Service::read`].
@@ -122,25 +125,35 @@ impl Service {
         stream: &Stream,
         wanted: &Wanted,
         max_bytes: usize,
+        turn: Option<Instant>,
     ) -> Result<Arc<Shared>, ApiError> {
         let until = stream.end();
         let Some(after) = wanted.follows(until) else {
             return Ok(Shared::new(self.read_until(stream, wanted, Some(until), max_bytes).await?));
         };
-        let question = Question { stream: stream.journal_id, after, until, limit: wanted.limit, max_bytes };
+        let as_of = turn.map_or(AsOf::End(until), |turn| AsOf::Turn(turn, stream.left_out.load(Acquire)));
+        let question = Question { stream: stream.journal_id, after, as_of, limit: wanted.limit, max_bytes };
         let reading = self.reads.of(question, Instant::now());
         let read = || async { self.read_until(stream, wanted, Some(until), max_bytes).await.map(Shared::new) };
         let shared = Arc::clone(reading.get_or_try_init(read).await?);
         self.reads.let_go(question, &shared);
+        if let Some(turn) = turn {
+            self.pace.served(turn, Instant::now());
+        }
         Ok(shared)
     }
 
     /// Where rows come all the time, waits until the others that follow read too, but no longer than to `deadline`.
-    pub(super) async fn gather(&self, stream: &Stream, wanted: &Wanted, deadline: Instant) {
+    /// Returns for which moment all of them have waited.
+    pub(super) async fn gather(&self, stream: &Stream, wanted: &Wanted, deadline: Instant) -> Option<Instant> {
         let (end, now) = (stream.end(), Instant::now());
-        if wanted.follows(end).is_some() && stream.pulse.is_quick(end, now) {
-            tokio::time::sleep_until(next_tick(self.began, now).min(deadline).into()).await;
+        wanted.follows(end)?;
+        if !stream.pulse.is_quick(end, now, self.pace.tick()) {
+            return None;
         }
+        let turn = self.pace.next(now);
+        tokio::time::sleep_until(turn.min(deadline).into()).await;
+        (turn <= deadline).then_some(turn)
     }
 
     /// Finds out where a read starts.
@@ -238,25 +251,48 @@ impl Service {
         wanted: &Wanted,
         deadline: Instant,
     ) -> Result<Arc<Shared>, ApiError> {
-        self.gather(stream, wanted, deadline).await;
-        let mut found = self.read_shared(stream, wanted, MAX_PAGE_BYTES).await?;
+        let turn = self.gather(stream, wanted, deadline).await;
+        let found = self.read_shared(stream, wanted, MAX_PAGE_BYTES, turn).await?;
         if found.rows > 0 || Instant::now() >= deadline {
             return Ok(found);
         }
         let watch = self.watch(stream)?;
         let mut wanted = wanted.clone();
+        wanted.after = found.next;
         loop {
-            wanted.after = found.next;
-            self.still_served(stream)?;
-            if found.at_head() && !watch.grown_since(stream, found.head, deadline).await {
-                return Ok(found);
-            }
-            self.gather(stream, &wanted, deadline).await;
-            found = self.read_shared(stream, &wanted, MAX_PAGE_BYTES).await?;
+            let found = self.read_next(stream, &wanted, &watch, MAX_PAGE_BYTES, deadline).await?;
             if found.rows > 0 || Instant::now() >= deadline {
                 return Ok(found);
             }
+            wanted.after = found.next;
         }
+    }
+
+    /// Reads what comes after the boundary that `wanted` has come to, once there is something or it is `deadline`. May
+    /// find no rows earlier where a filter lets nothing through.
+    ///
+    /// # Errors
+    /// As [`Service::read`], 410 when the stream is deleted, and 503 when it is out of service.
+    pub(super) async fn read_next(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        watch: &Watch,
+        max_bytes: usize,
+        deadline: Instant,
+    ) -> Result<Arc<Shared>, ApiError> {
+        self.still_served(stream)?;
+        let mut turn = self.gather(stream, wanted, deadline).await;
+        let head = stream.head();
+        if wanted.after == head {
+            if !watch.grown_since(stream, head, deadline).await {
+                return Ok(Shared::new(Found { next: head, head, ..Found::default() }));
+            }
+            if turn.is_none() {
+                turn = self.gather(stream, wanted, deadline).await;
+            }
+        }
+        self.read_shared(stream, wanted, max_bytes, turn).await
     }
 
     /// Watches a stream for more rows.
@@ -274,6 +310,7 @@ impl Service {
 impl Watch {
     /// Waits until the stream has another head than `head`; false at the deadline.
     pub(super) async fn grown_since(&self, stream: &Stream, head: Option<i64>, deadline: Instant) -> bool {
+        let _asleep = Asleep::new(&stream.served.sleepers);
         loop {
             let grown = self.grown.notified();
             tokio::pin!(grown);
@@ -286,6 +323,24 @@ impl Watch {
                 return stream.head() != head;
             }
         }
+    }
+}
+
+/// One of the sleepers of a stream.
+struct Asleep<'a>(&'a AtomicUsize);
+
+impl<'a> Asleep<'a> {
+    fn new(sleepers: &'a AtomicUsize) -> Self {
+        sleepers.fetch_add(1, SeqCst);
+        // The writer first stores the end and then looks for sleepers; here it is the other way round.
+        fence(SeqCst);
+        Self(sleepers)
+    }
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 

@@ -34,7 +34,7 @@ impl Service {
     pub async fn retain(&self, stream: &Arc<Stream>, max_age: Option<Duration>) -> Result<Retention, ApiError> {
         let max_age_us = max_age.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
         let (directory, stream) = (self.directory(), Arc::clone(stream));
-        self.apart(move || {
+        self.changing(move || {
             directory.retain(&stream.served, max_age_us)?;
             directory.retention(&stream.served)
         })

@@ -15,12 +15,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::answers::Answers;
 use super::body::{self, InsertBody};
 use super::error::ApiError;
-use super::limits::{INLINE_BODY_BYTES, MAX_BODIES_BYTES, MAX_PARSING, MAX_QUEUE_WAIT};
+use super::limits::{INLINE_BODY_BYTES, MAX_BODIES_BYTES, MAX_CHANGING, MAX_PARSING, MAX_QUEUE_WAIT};
 use super::name;
 use super::purge::Purges;
 use super::render::Inserted;
 use super::retention::Retention;
-use super::shared::{Pulse, Reads};
+use super::shared::{Pace, Pulse, Reads};
 use super::token::Tokens;
 use super::validator::Validator;
 use crate::journal::reader::ReaderHandle;
@@ -166,9 +166,9 @@ pub struct Service {
     pub(super) purges: Purges,
     bodies: Arc<Semaphore>,
     parsing: Arc<Semaphore>,
+    changing: Arc<Semaphore>,
     pub(super) reads: Reads,
-    /// When the service was made: what readers that wake together count from.
-    pub(super) began: Instant,
+    pub(super) pace: Pace,
 }
 
 impl Service {
@@ -193,8 +193,9 @@ impl Service {
             purges: Purges::default(),
             bodies: Arc::new(Semaphore::new(MAX_BODIES_BYTES / BODY_UNIT_BYTES)),
             parsing: Arc::new(Semaphore::new(MAX_PARSING)),
+            changing: Arc::new(Semaphore::new(MAX_CHANGING)),
             reads: Reads::default(),
-            began: Instant::now(),
+            pace: Pace::default(),
         }
     }
 
@@ -401,15 +402,36 @@ impl Service {
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let permit = Arc::clone(&self.parsing).acquire_owned().await;
-        let Ok(_permit) = permit else { return Err(ApiError::unavailable("the broker stops")) };
-        match tokio::task::spawn_blocking(work).await {
-            Ok(done) => done,
-            Err(error) => {
-                tracing::error!(%error, "a request ended by a panic");
-                Err(ApiError::new(500, "internal", "an error of the broker's own; see its log"))
-            }
-        }
+        Self::one_of(&self.parsing, work).await
+    }
+
+    /// The same for changes of streams, which wait for the disk and for one another and not for bodies.
+    pub(super) async fn changing<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        Self::one_of(&self.changing, work).await
+    }
+
+    async fn one_of<T: Send + 'static>(
+        room: &Arc<Semaphore>,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let permit = Arc::clone(room).acquire_owned().await;
+        let Ok(permit) = permit else { return Err(ApiError::unavailable("the broker stops")) };
+        let work = move || {
+            // Held until it is done, even if nobody waits for it any more.
+            let _permit = permit;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ApiError::broken(&error)))
+    }
+
+    /// Carries `work` to its end even if whoever asked for it goes away: what is on disk has to be known here, too.
+    pub(super) async fn to_the_end<T: Send + 'static>(
+        work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        tokio::spawn(work).await.unwrap_or_else(|error| Err(ApiError::broken(&error)))
     }
 
     /// Has the writer do something between two transactions.

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,15 +12,20 @@ use tokio::sync::OnceCell;
 
 use super::read::Found;
 
-/// How often readers of a stream with many commits a second wake.
-pub(super) const TICK: Duration = Duration::from_millis(20);
+/// How often readers of a stream with many commits a second wake, at most and at least.
+const TICK: Duration = Duration::from_millis(20);
+const LONGEST_TICK: Duration = Duration::from_millis(250);
 
-/// Commits this close together are many.
-const HEAT: Duration = Duration::from_millis(60);
+/// Serving a round of readers may take this part of the time between two rounds. Rows on their way to subscribers may
+/// need the same core.
+const SHARE: u32 = 5;
+
+/// Where commits came within so many ticks they are many.
+const QUICK_TICKS: u32 = 3;
 
 /// Reads that are remembered, and for how long: until everybody has come who wakes with the first.
 const MAX_READS: usize = 16;
-const KEPT: Duration = Duration::from_millis(100);
+const KEPT: Duration = Duration::from_millis(500);
 
 /// Bytes of frames above which a read is not remembered.
 const MAX_READ_BYTES: usize = 256 << 10;
@@ -63,13 +68,23 @@ impl Deref for Shared {
     }
 }
 
-/// A read without a filter. As long as a stream's end is `until` nothing was written, erased or changed in it, so the same
-/// question has the same answer.
+/// As of when a question is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AsOf {
+    /// As long as this is a stream's end nothing was written, erased or changed in it, so the same question has the same
+    /// answer.
+    End(i64),
+    /// Whoever has waited for this moment gets what the first of them found, unless entries were erased since: the
+    /// number counts the offsets without one.
+    Turn(Instant, i64),
+}
+
+/// A read without a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Question {
     pub stream: u32,
     pub after: i64,
-    pub until: i64,
+    pub as_of: AsOf,
     pub limit: usize,
     pub max_bytes: usize,
 }
@@ -123,10 +138,11 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// Whether a stream whose end is `end` now has many commits a second.
-    pub fn is_quick(&self, end: i64, now: Instant) -> bool {
+    /// Whether a stream whose end is `end` now has many commits a second, where readers wake every `tick`.
+    pub fn is_quick(&self, end: i64, now: Instant, tick: Duration) -> bool {
         let mut beat = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let recent = |moved: Option<Instant>| moved.is_some_and(|moved| now.saturating_duration_since(moved) < HEAT);
+        let heat = tick * QUICK_TICKS;
+        let recent = |moved: Option<Instant>| moved.is_some_and(|moved| now.saturating_duration_since(moved) < heat);
         if beat.end != end {
             *beat = Beat { end, moved: Some(now), quick: recent(beat.moved) };
         }
@@ -134,10 +150,56 @@ impl Pulse {
     }
 }
 
-/// The next moment at which readers wake together; `began` is any moment that all of them know.
-pub(super) fn next_tick(began: Instant, now: Instant) -> Instant {
-    let ticks = now.saturating_duration_since(began).as_millis() / TICK.as_millis() + 1;
-    began + TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
+/// When readers wake together: every tick, or less often where it takes long until all of them are served. That may be
+/// because they are many, or because somebody else needs the core.
+#[derive(Debug)]
+pub(super) struct Pace(Mutex<Turns>);
+
+#[derive(Debug)]
+struct Turns {
+    /// The latest moment that was given out.
+    at: Instant,
+    /// From the one before to it.
+    tick: Duration,
+    /// How late the last reader came, in this round and the one before.
+    late: Duration,
+    was_late: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let (at, late) = (Instant::now(), Duration::ZERO);
+        Self(Mutex::new(Turns { at, tick: TICK, late, was_late: late }))
+    }
+}
+
+impl Pace {
+    /// The time between two rounds.
+    pub fn tick(&self) -> Duration {
+        self.turns().tick
+    }
+
+    /// The next moment after `now` at which readers wake.
+    pub fn next(&self, now: Instant) -> Instant {
+        let mut turns = self.turns();
+        if turns.at <= now {
+            turns.tick = (turns.late.max(turns.was_late) * SHARE).clamp(TICK, LONGEST_TICK);
+            turns.was_late = std::mem::take(&mut turns.late);
+            let next = turns.at + turns.tick;
+            turns.at = if next > now { next } else { now + turns.tick };
+        }
+        turns.at
+    }
+
+    /// A reader who waited for the moment `at` is served at `now`.
+    pub fn served(&self, at: Instant, now: Instant) {
+        let mut turns = self.turns();
+        turns.late = turns.late.max(now.saturating_duration_since(at));
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
@@ -145,7 +207,7 @@ mod tests {
     use super::*;
 
     fn question(until: i64) -> Question {
-        Question { stream: 1, after: 3, until, limit: 10, max_bytes: 1000 }
+        Question { stream: 1, after: 3, as_of: AsOf::End(until), limit: 10, max_bytes: 1000 }
     }
 
     #[tokio::test]
@@ -187,16 +249,40 @@ mod tests {
             (200, 3, false), // the first after a while
             (220, 4, true),
         ] {
-            assert_eq!(pulse.is_quick(end, at(ms)), quick, "at {ms} ms");
+            assert_eq!(pulse.is_quick(end, at(ms), TICK), quick, "at {ms} ms");
         }
     }
 
     #[test]
-    fn ticks_are_the_same_for_all() {
-        let began = Instant::now();
-        for (now_us, tick_ms) in [(0, 20), (1, 20), (19_999, 20), (20_000, 40), (61_000, 80)] {
-            let now = began + Duration::from_micros(now_us);
-            assert_eq!(next_tick(began, now), began + Duration::from_millis(tick_ms));
+    fn a_stream_stays_quick_where_readers_wake_seldom() {
+        let (pulse, began) = (Pulse::default(), Instant::now());
+        for (number, quick) in [(0, false), (1, true), (2, true)] {
+            let now = began + LONGEST_TICK * number;
+            assert_eq!(pulse.is_quick(number.into(), now, LONGEST_TICK), quick, "{number}");
         }
+        assert!(!pulse.is_quick(2, began + LONGEST_TICK * 6, LONGEST_TICK));
+    }
+
+    #[test]
+    fn readers_wake_together_and_less_often_the_longer_it_takes() {
+        let pace = Pace::default();
+        let began = pace.next(Instant::now());
+        let at = |ms: u64| began + Duration::from_millis(ms);
+        assert_eq!(pace.next(began - Duration::from_millis(1)), began, "the same for all");
+        assert_eq!(pace.next(began), at(20));
+        pace.served(at(20), at(21));
+        pace.served(at(20), at(30));
+        pace.served(at(20), at(22));
+        // The last of them took 10 ms, and in the next round 2 ms.
+        assert_eq!(pace.next(at(30)), at(70));
+        assert_eq!(pace.tick(), Duration::from_millis(50));
+        pace.served(at(70), at(72));
+        assert_eq!(pace.next(at(72)), at(120), "as slow as the slower of the last two");
+        pace.served(at(120), at(122));
+        assert_eq!(pace.next(at(122)), at(140));
+        pace.served(at(140), at(940));
+        assert_eq!(pace.next(at(940)), at(940) + LONGEST_TICK);
+        assert_eq!(pace.next(at(60_000)), at(60_000) + LONGEST_TICK, "nobody came meanwhile");
+        assert_eq!(pace.next(at(90_000)), at(90_020));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::error::BrokerError;
 use super::tables::{Place, StreamDocuments};
@@ -170,6 +170,7 @@ pub(super) fn served(
         home_shard: place as usize % shards,
         counters: parts.counters,
         waiting_shards: [const { AtomicU64::new(0) }; 4],
+        sleepers: AtomicUsize::new(0),
     }
 }
 

@@ -2,6 +2,8 @@
 //! publishers, in one message a shard and transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
 
 use streamcast_shards::inbox::InboxSender;
 use streamcast_shards::{Block, Command, ConnId};
@@ -67,9 +69,15 @@ impl CommitSink for Delivery {
     fn deliver(&mut self, mut commit: GroupCommit) {
         self.look_up();
         // Taken out first and sent last: what is acknowledged has been offered to everybody.
-        let news = self.answers.take(&mut commit);
+        let mut news = self.answers.take(&mut commit);
+        // The ends of the streams are known by now: who has not seen them is seen to sleep.
+        fence(SeqCst);
         for (journal_id, block, _, _) in commit.blocks {
-            let Some(stream) = self.seen.of_journal(journal_id).map(|stream| stream.index) else { continue };
+            let Some(served) = self.seen.of_journal(journal_id) else { continue };
+            let stream = served.index;
+            if served.sleepers.load(Relaxed) > 0 {
+                news.grown.push(journal_id);
+            }
             let (end, shards) = &mut self.streams[stream as usize];
             *end = block.end_offset;
             for &shard in shards.iter() {

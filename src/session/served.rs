@@ -1,7 +1,7 @@
 //! The streams a broker serves, as every shard sees them.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::schema::Schema;
@@ -60,6 +60,8 @@ pub struct ServedStream {
     pub counters: Arc<StreamCounters>,
     /// Shards with publishers that wait for room, one bit each.
     pub waiting_shards: [AtomicU64; 4],
+    /// Requests that sleep until it has another row: nobody is to be told of one as long as there are none.
+    pub sleepers: AtomicUsize,
 }
 
 impl ServedStream {
