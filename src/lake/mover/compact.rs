@@ -26,7 +26,8 @@ pub(super) async fn compact(shared: &Arc<Shared>, stream: &Arc<Moved>) -> Result
     repair(shared, stream).await?;
     let view = stream.view(&shared.catalog)?;
     let reachable = stream.reachable.load(Relaxed);
-    let parts: Vec<Part> = view.files.iter().map(|file| part(file, reachable)).collect();
+    let told_end = stream.told_end.load(Relaxed);
+    let parts: Vec<Part> = view.files.iter().map(|file| part(file, reachable, told_end)).collect();
     let settings = &stream.settings;
     let Some(range) = next_merge(&parts, settings.target_compact_bytes, settings.compact_min_files) else {
         return Ok(false);
@@ -43,11 +44,12 @@ pub(super) async fn compact(shared: &Arc<Shared>, stream: &Arc<Moved>) -> Result
     Ok(true)
 }
 
-/// While the table can be reached, files are published first: then the table needs to be told only once.
-fn part(file: &SealedFile, reachable: bool) -> Part {
+/// While the table can be reached, files are published first: then the table needs to be told only once. A file of which
+/// it may have been told stays as it is until it is known to be there.
+fn part(file: &SealedFile, reachable: bool, told_end: i64) -> Part {
     let kind = match (file.path.is_some() && file.local, file.published) {
         (true, true) if reachable => Kind::Published,
-        (true, false) if !reachable => Kind::Unpublished,
+        (true, false) if !reachable && file.start >= told_end => Kind::Unpublished,
         _ => Kind::Fixed,
     };
     Part { size_bytes: file.size_bytes, kind }
@@ -91,7 +93,10 @@ async fn merge_unpublished(
     // Nothing is published meanwhile, so that no part gets into the table.
     let _table = stream.table.lock().await;
     let now = stream.view(&shared.catalog)?;
-    let still = |input: &Arc<SealedFile>| now.files.iter().any(|file| file.start == input.start && !file.published);
+    let told_end = stream.told_end.load(Relaxed);
+    let still = |input: &Arc<SealedFile>| {
+        now.files.iter().any(|file| file.uri == input.uri && !file.published && file.start >= told_end)
+    };
     if !inputs.iter().all(still) {
         return Ok(());
     }
@@ -104,7 +109,7 @@ async fn merge_unpublished(
 }
 
 /// Writes the merged file and notes in the catalog what it is.
-async fn write(
+pub(super) async fn write(
     shared: &Arc<Shared>,
     stream: &Arc<Moved>,
     view: &LogView,

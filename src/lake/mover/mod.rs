@@ -7,6 +7,7 @@ mod compact;
 mod error;
 mod evict;
 mod finished;
+mod gather;
 mod holes;
 mod lake;
 mod plan;

@@ -10,7 +10,7 @@ use std::ops::Range;
 const SMALLEST_TIER_BYTES: u64 = 64 << 10;
 
 /// Files that are merged at a time, at most.
-const MAX_INPUTS: usize = 64;
+pub(super) const MAX_INPUTS: usize = 64;
 
 /// What the decision needs of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -57,6 +57,7 @@ async fn publish_all(shared: &Arc<Shared>, stream: &Arc<Moved>, slot: &mut Optio
             )));
         }
         let table = open(shared, stream, slot).await?;
+        stream.told_end.fetch_max(published_end, Relaxed);
         table.append(&files, &commit(shared, stream)).await?;
         step("publish: the table has the files");
         let view = shared.catalog.mark_published(stream.log, &starts, published_end)?;

@@ -186,7 +186,9 @@ async fn write_rest(
 /// Notes which files may hold rows that erasures up to `newest` took: all that are not the log's any more.
 async fn condemn(shared: &Arc<Shared>, stream: &Arc<Moved>, newest: i64) -> Result<(), MoverError> {
     let _rewriting = stream.rewriting.lock().await;
-    let mut found = lying_about(shared, stream).await?;
+    // Nothing is gathered meanwhile.
+    let mut slot = stream.table.lock().await;
+    let mut found = lying_about(shared, stream, &mut slot).await?;
     // Asked afterwards: a file is noted before it has its name.
     let view = stream.view(&shared.catalog)?;
     let mut needed: HashSet<String> = view.files.iter().filter_map(|file| Some(uri_of(file.path.as_ref()?))).collect();
@@ -203,16 +205,20 @@ async fn condemn(shared: &Arc<Shared>, stream: &Arc<Moved>, newest: i64) -> Resu
 
 /// Forgets condemned files that are deleted.
 async fn acquit(shared: &Arc<Shared>, stream: &Arc<Moved>) -> Result<(), MoverError> {
-    let there: HashSet<String> = lying_about(shared, stream).await?.into_iter().collect();
+    let there: HashSet<String> =
+        lying_about(shared, stream, &mut *stream.table.lock().await).await?.into_iter().collect();
     let gone: Vec<String> =
         shared.catalog.condemned(stream.log)?.into_iter().filter(|uri| !there.contains(uri)).collect();
     Ok(shared.catalog.forget_condemned(stream.log, &gone)?)
 }
 
 /// The files of a log that its table does not need, in the table's store and here; those here that are in use included.
-async fn lying_about(shared: &Arc<Shared>, stream: &Arc<Moved>) -> Result<Vec<String>, MoverError> {
+async fn lying_about(
+    shared: &Arc<Shared>,
+    stream: &Arc<Moved>,
+    slot: &mut Option<Table>,
+) -> Result<Vec<String>, MoverError> {
     let mut found = Vec::new();
-    let mut slot = stream.table.lock().await;
     if slot.is_none() {
         *slot = Table::open(&shared.store, &stream.location).await?;
     }

@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub opened_us: i64,
     /// Merges one at a time: each may take all the memory that is meant for it.
     pub merges: Semaphore,
+    /// Gatherings one at a time: they do not wait for merges, which take longer, and have a bound of their own.
+    pub gathers: Semaphore,
     pub seals: Semaphore,
     pub cursors: Cursors,
     readers: Mutex<Vec<RowReader>>,
@@ -53,6 +55,7 @@ impl Shared {
             telemetry: OnceLock::new(),
             opened_us: now_us(),
             merges: Semaphore::new(1),
+            gathers: Semaphore::new(1),
             seals: Semaphore::new(MAX_SEALS),
             cursors: Cursors::default(),
             readers: Mutex::default(),

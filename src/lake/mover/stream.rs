@@ -53,6 +53,9 @@ pub(super) struct Moved {
     pub rewriting: tokio::sync::Mutex<()>,
     /// The table once it is open; held while it is changed.
     pub table: tokio::sync::Mutex<Option<Table>>,
+    /// The table may have been told of files before this offset, whether or not an answer came: until the catalog has
+    /// them as published, they stay as they are. Files that an earlier process left count as told.
+    pub told_end: AtomicI64,
     /// Whether the table could be reached when it was last tried.
     pub reachable: AtomicBool,
     /// The end of the log as the table has it.
@@ -107,6 +110,7 @@ impl Moved {
             sealing: Mutex::new(()),
             rewriting: tokio::sync::Mutex::new(()),
             table: tokio::sync::Mutex::new(None),
+            told_end: AtomicI64::new(view.sealed_end),
             reachable: AtomicBool::new(true),
             issued_through: AtomicI64::new(i64::MIN),
             flush_due: AtomicBool::new(false),

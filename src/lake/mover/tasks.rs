@@ -1,6 +1,7 @@
 //! The tasks of a stream: one for each kind of work, each on its own clock, started again when it fails.
 
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::error::MoverError;
 use super::shared::Shared;
 use super::stream::Moved;
-use super::{clean, compact, evict, holes, publish, purge, seal};
+use super::{clean, compact, evict, gather, holes, publish, purge, seal};
 
 /// Waits after a first, second, … failure in a row.
 const BACKOFF: [Duration; 5] = [
@@ -25,8 +26,14 @@ const BACKOFF: [Duration; 5] = [
 /// While the same thing goes on failing, it is said this often.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
-/// How often states of the table are looked through, at most.
-const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+/// How many times states of the table are looked through while one of them is kept.
+const EXPIRIES_PER_RETENTION: u32 = 12;
+
+/// How often states of the table are looked through, at the most and at the least.
+const EXPIRE_EVERY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
+
+/// How often what a purge waits for is looked at, at the least.
+const PURGE_LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// How often files that nothing refers to are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(4 * 3600);
@@ -64,9 +71,11 @@ pub(super) fn start(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Rec
         }
     });
     let publishing = run(shared, stream, stop, "publishing", every.publish_every, |shared, stream| async move {
+        let gathered = gather::gather(&shared, &stream).await;
+        // Where files cannot be gathered they are published as they are.
         publish::publish(&shared, &stream).await?;
         publish::look_at_lag(&shared, &stream)?;
-        Ok(())
+        gathered.map(|_| ())
     });
     let merging = run(shared, stream, stop, "merging", every.compact_every, |shared, stream| async move {
         let mut more = true;
@@ -75,11 +84,13 @@ pub(super) fn start(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Rec
         }
         Ok(())
     });
+    let expire_every =
+        (every.snapshot_retention / EXPIRIES_PER_RETENTION).clamp(*EXPIRE_EVERY.start(), *EXPIRE_EVERY.end());
     let mut expired = None;
     let mut swept = None;
     let mut retained = None;
     let cleaning = run(shared, stream, stop, "cleaning", every.clean_every, move |shared, stream| {
-        let expire = is_due(&mut expired, EXPIRE_EVERY);
+        let expire = is_due(&mut expired, expire_every);
         let sweep = is_due(&mut swept, SWEEP_EVERY);
         let asked = stream.retain_due.swap(false, Relaxed);
         let retain = is_due(&mut retained, RETAIN_EVERY) || asked;
@@ -108,7 +119,7 @@ pub(super) fn start(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Rec
 /// Starts the task of a stream that purges files of erased rows.
 pub(super) fn start_purging(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
     let every = &stream.settings;
-    let look_every = (every.snapshot_retention / 4).clamp(Duration::from_secs(1), EXPIRE_EVERY);
+    let look_every = (every.snapshot_retention / 4).clamp(Duration::from_secs(1), PURGE_LOOK_EVERY);
     let mut looked = None;
     let mut swept = Some(Instant::now());
     run(shared, stream, stop, PURGING, every.clean_every, move |shared, stream| {

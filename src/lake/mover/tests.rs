@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::{bounded, unbounded};
 
@@ -294,4 +295,58 @@ fn missing_rows_stop_the_seal() {
     let error = here.lake.flush("t").expect_err("rows are missing");
     assert!(matches!(error, MoverError::RowsMissing { from: 1, .. }), "{error}");
     assert!(matches!(here.lake.flush("other"), Err(MoverError::Unknown(_))));
+}
+
+#[test]
+fn what_waits_for_the_table_becomes_one_file_first() {
+    for sort_by in [&[][..], &["id"]] {
+        let dir = tempfile::tempdir().expect("a directory");
+        append(dir.path(), sort_by, 1..1_001);
+        let mut here = rig(dir.path(), sort_by, None, false);
+        let (shared, moved) = (here.lake.shared(), here.lake.moved("t"));
+        here.lake.block_on(seal::seal_all(&shared, &moved, i64::MAX)).expect("sealed");
+        assert_eq!(here.lake.view("t").expect("there").files.len(), 10);
+        assert_eq!(here.lake.block_on(gather::gather(&shared, &moved)).expect("gathered"), 10);
+        let view = here.lake.view("t").expect("there");
+        assert_eq!((view.files.len(), view.files[0].tier, view.rows()), (1, Tier::Compacted, 1_000));
+        // Its parts stay for replays that are about to open them.
+        assert_eq!(shared.catalog.trash_of(moved.log).expect("read").len(), 10);
+        assert_eq!(here.lake.block_on(gather::gather(&shared, &moved)).expect("nothing to do"), 0);
+        here.flush();
+        let mut table = here.lake.table("t").expect("opens").expect("a table");
+        assert_eq!(here.lake.block_on(table.files()).expect("read").len(), 1);
+        assert_eq!((table.snapshots().len(), here.table_rows()), (1, 1_000));
+        assert_eq!(here.replay(1, 4_096), offsets(1..1_001));
+    }
+}
+
+#[test]
+fn a_file_that_the_table_has_unnoticed_is_not_merged_away() {
+    let dir = tempfile::tempdir().expect("a directory");
+    append(dir.path(), &[], 1..101);
+    let here = rig(dir.path(), &[], None, false);
+    let (shared, moved) = (here.lake.shared(), here.lake.moved("t"));
+    here.lake.block_on(async {
+        seal::seal_all(&shared, &moved, i64::MAX).await.expect("sealed");
+        let files = shared.catalog.data_files(moved.log, &[1]).expect("described");
+        let mut slot = moved.table.lock().await;
+        let table = publish::open(&shared, &moved, &mut slot).await.expect("made");
+        table.append(&files, &publish::commit(&shared, &moved)).await.expect("the table has it");
+    });
+    // The process dies before the catalog knows. The next one cannot reach the table at first.
+    drop((here, shared, moved));
+    append(dir.path(), &[], 101..801);
+    let mut here = rig(dir.path(), &[], None, false);
+    let (shared, moved) = (here.lake.shared(), here.lake.moved("t"));
+    moved.reachable.store(false, Relaxed);
+    here.lake.block_on(async {
+        seal::seal_all(&shared, &moved, i64::MAX).await.expect("sealed");
+        assert_eq!(gather::gather(&shared, &moved).await.expect("gathered"), 7);
+        while compact::compact(&shared, &moved).await.expect("merged") {}
+    });
+    let starts: Vec<i64> = here.lake.view("t").expect("there").files.iter().map(|file| file.start).collect();
+    assert_eq!(starts, [1, 101]);
+    here.flush();
+    assert_eq!(here.table_rows(), 800);
+    assert_eq!(here.replay(1, 4_096), offsets(1..801));
 }
