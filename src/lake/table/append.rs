@@ -1,6 +1,6 @@
 //! Adding files at the end.
 
-use iceberg::spec::{ManifestFile, Operation};
+use iceberg::spec::{ManifestEntry, ManifestFile, Operation};
 
 use crate::lake::data_file::DataFile;
 
@@ -66,12 +66,10 @@ impl Table {
         let index = self.index().await?;
         let (mut listed, mut all) = (index.manifests.clone(), index.files.clone());
         listed.retain(|manifest| manifests::live_files(manifest) > 0);
-        // The last manifest is written anew with the new files, until it is full.
         let mut entries = Vec::new();
-        if let Some(last) = listed.last().filter(|last| takes(last, new.len())) {
-            let there = manifests::read_manifest(&self.store, last).await?;
-            entries.extend(there.into_iter().filter(|entry| entry.is_alive()).map(NewEntry::Existing));
-            listed.pop();
+        for small in manifests::absorb(&mut listed, new.len()) {
+            let there = manifests::read_manifest(&self.store, &small).await?;
+            entries.extend(there.into_iter().filter(ManifestEntry::is_alive).map(NewEntry::Existing));
         }
         entries.extend(new.into_iter().map(NewEntry::Added));
         listed.extend(self.write_manifests(&mut draft, entries).await?);
@@ -103,12 +101,6 @@ impl Table {
         }
         Ok(written)
     }
-}
-
-/// Whether files may be added to a manifest.
-fn takes(manifest: &ManifestFile, files: usize) -> bool {
-    manifest.manifest_length < FULL_MANIFEST_BYTES
-        && manifests::live_files(manifest) + files as u64 <= MAX_FILES_PER_MANIFEST as u64
 }
 
 /// Refuses files that are empty or do not follow one another.

@@ -14,7 +14,7 @@ use super::error::TableError;
 use super::index::{Index, Live};
 use super::live::Table;
 use super::properties::{ISSUED_THROUGH, WRITER_EPOCH};
-use super::spec::KEEP_VERSIONS;
+use super::spec::{KEEP_VERSIONS, RECENT};
 use super::{manifests, names, version};
 
 /// How often a change starts over because another writer was first.
@@ -185,8 +185,10 @@ impl Table {
         let mut properties: HashMap<_, _> =
             self.wanted_properties(commit).into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         properties.extend(KEEP_VERSIONS.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        let beyond_recent = self.beyond_recent()?;
         let builder = self.metadata().clone().into_builder(Some(self.metadata_uri()));
         let built = builder
+            .remove_snapshots(&beyond_recent)
             .set_properties(properties)
             .and_then(|builder| builder.set_branch_snapshot(snapshot, MAIN_BRANCH))
             .and_then(TableMetadataBuilder::build);
@@ -218,6 +220,18 @@ impl Table {
         self.hint_is_behind = false;
         step("the table's hint is written");
         Ok(true)
+    }
+
+    /// The snapshots that a version with another one names no longer: those before it do. A table with branches or tags
+    /// keeps its snapshots.
+    fn beyond_recent(&self) -> Result<Vec<i64>, TableError> {
+        let ordered = self.ordered_snapshots();
+        let beyond = ordered.len().saturating_sub(RECENT - 1);
+        if beyond == 0 || Document::of(self.metadata_uri(), self.metadata())?.has_branches() {
+            return Ok(Vec::new());
+        }
+        let current = self.metadata().current_snapshot_id();
+        Ok(ordered[..beyond].iter().map(|it| it.snapshot_id()).filter(|id| Some(*id) != current).collect())
     }
 
     /// What there is when nothing was to be done.

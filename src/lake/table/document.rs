@@ -8,7 +8,7 @@ use iceberg::spec::TableMetadata;
 use serde_json::{Map, Value, json};
 
 use super::error::TableError;
-use super::spec::KEEP_VERSIONS;
+use super::spec::{KEEP_VERSIONS, RECENT};
 
 pub(super) struct Document {
     uri: String,
@@ -29,7 +29,9 @@ impl Document {
     pub(super) fn follow(&mut self, now_ms: i64) {
         let before = self.time("last-updated-ms");
         let uri = self.uri.clone();
-        self.list("metadata-log").push(json!({"metadata-file": uri, "timestamp-ms": before}));
+        let log = self.list("metadata-log");
+        log.push(json!({"metadata-file": uri, "timestamp-ms": before}));
+        log.drain(..log.len().saturating_sub(RECENT));
         self.fields.insert("last-updated-ms".to_owned(), json!(now_ms.max(before)));
         let keep = KEEP_VERSIONS.iter().map(|(key, value)| ((*key).to_owned(), Some((*value).to_owned())));
         self.set_properties(&keep.collect());

@@ -1,6 +1,10 @@
 //! Letting go of what no reader can be using any more: earlier states, the files that only they had, and old versions
 //! of the metadata. Everything goes by the time at which it was *superseded*: a reader that opened the table just before
 //! a change has the whole retention for what it opened.
+//!
+//! What is there is told by versions, the newest by the current one and the rest by those before it (history.rs). So
+//! versions that are too old are read once more, what only they had is deleted, and then they are, the oldest first:
+//! whatever a crash leaves of that is found again.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -12,8 +16,9 @@ use crate::lake::steps::step;
 use super::commit::{MAX_ATTEMPTS, now_ms};
 use super::document::Document;
 use super::error::TableError;
+use super::history::{Passed, ordered};
 use super::live::Table;
-use super::{manifests, names};
+use super::manifests;
 
 /// What [`Table::expire`] lets go of.
 #[derive(Debug, Clone)]
@@ -51,8 +56,8 @@ struct Garbage {
 }
 
 impl Table {
-    /// Takes out states that were superseded longer than the retention ago, then deletes what only they had. A crash in
-    /// between leaves files that [`Table::sweep`] finds. A table with branches or tags is left alone.
+    /// Takes out states that were superseded longer than the retention ago, then deletes what only they had. What a crash
+    /// in between leaves is deleted by the next call. A table with branches or tags is left alone.
     ///
     /// # Errors
     /// When another writer is in the way, or the store fails.
@@ -64,66 +69,88 @@ impl Table {
         for _ in 0..MAX_ATTEMPTS {
             self.catch_up().await?;
             let mut document = Document::of(self.metadata_uri(), self.metadata())?;
-            let ids = if document.has_branches() { Vec::new() } else { self.old_snapshots(cutoff_ms) };
-            let old_versions = document.forget_versions(cutoff_ms);
-            if ids.is_empty() && old_versions.is_empty() {
+            let branches = document.has_branches();
+            let passed = self.passed(cutoff_ms).await?;
+            // Those that the current version names go first: whoever reads it never finds them half deleted.
+            let named = if branches { Vec::new() } else { self.old_snapshots(cutoff_ms) };
+            let forgotten = document.forget_versions(cutoff_ms);
+            if named.is_empty() && forgotten.is_empty() && passed.versions.is_empty() {
                 return Ok(Expired::default());
             }
-            let mut garbage = self.garbage(&ids).await?;
-            document.remove_snapshots(&ids);
-            document.follow(at_ms);
-            let index = self.index.clone();
-            if !self.install(document.into_metadata()?, index).await? {
-                continue;
+            let (old, states) = if branches { (HashSet::new(), Vec::new()) } else { self.states(&passed, cutoff_ms) };
+            let garbage = self.garbage(&states, &old).await?;
+            if !named.is_empty() || !forgotten.is_empty() {
+                document.remove_snapshots(&named);
+                document.follow(at_ms);
+                let index = self.index.clone();
+                if !self.install(document.into_metadata()?, index).await? {
+                    continue;
+                }
             }
             drop(lock);
-            let data: Vec<String> = garbage.data.into_iter().filter(|uri| !expire.keep.contains(uri)).collect();
-            self.store.delete_many(&data).await?;
-            step("expired data files are deleted");
-            // Only what lies in this table's own directory is this table's to delete.
-            let own =
-                |uri: &String| names::stem_of(uri).is_some_and(|stem| names::metadata(&self.location, stem) == *uri);
-            garbage.metadata.extend(old_versions.into_iter().filter(own));
-            let metadata: Vec<String> = garbage.metadata.into_iter().collect();
-            self.store.delete_many(&metadata).await?;
-            return Ok(Expired { snapshots: ids.len(), data_files: data, metadata_files: metadata.len() });
+            return self.delete(garbage, passed, old.len(), &expire.keep).await;
         }
         Err(self.contended())
     }
 
-    /// Snapshots that were superseded before `cutoff_ms`.
-    fn old_snapshots(&self, cutoff_ms: i64) -> Vec<i64> {
-        let ordered = self.ordered_snapshots();
-        let current = self.metadata().current_snapshot_id();
-        let old = ordered.windows(2).filter(|pair| pair[1].timestamp_ms() < cutoff_ms);
-        old.map(|pair| pair[0].snapshot_id()).filter(|id| Some(*id) != current).collect()
+    /// Deletes data files, then manifests and lists, then versions.
+    async fn delete(
+        &self,
+        garbage: Garbage,
+        passed: Passed,
+        snapshots: usize,
+        keep: &HashSet<String>,
+    ) -> Result<Expired, TableError> {
+        let data_files: Vec<String> = garbage.data.into_iter().filter(|uri| !keep.contains(uri)).collect();
+        self.store.delete_many(&data_files).await?;
+        step("expired data files are deleted");
+        let metadata: Vec<String> = garbage.metadata.into_iter().collect();
+        self.store.delete_many(&metadata).await?;
+        step("expired manifests are deleted");
+        self.store.delete_many(&passed.versions).await?;
+        Ok(Expired { snapshots, data_files, metadata_files: metadata.len() + passed.versions.len() })
     }
 
-    /// What only the snapshots `ids` have. A file of a table never comes back once it is gone, so it is enough to compare
-    /// each of them with the one that came after it.
-    async fn garbage(&self, ids: &[i64]) -> Result<Garbage, TableError> {
-        let ordered = self.ordered_snapshots();
+    /// Snapshots that the current version names and that were superseded before `cutoff_ms`.
+    fn old_snapshots(&self, cutoff_ms: i64) -> Vec<i64> {
+        let current = self.metadata().current_snapshot_id();
+        superseded(&self.ordered_snapshots(), cutoff_ms).filter(|id| Some(*id) != current).collect()
+    }
+
+    /// All snapshots that are known, oldest first, and which of them were superseded before `cutoff_ms`.
+    fn states(&self, passed: &Passed, cutoff_ms: i64) -> (HashSet<i64>, Vec<SnapshotRef>) {
+        let states = ordered(passed.snapshots.iter().chain(self.metadata().snapshots()));
+        let current = self.metadata().current_snapshot_id();
+        let old = superseded(&states.iter().collect::<Vec<_>>(), cutoff_ms).filter(|id| Some(*id) != current).collect();
+        (old, states)
+    }
+
+    /// What only the `old` ones of `states` have. A file of a table never comes back once it is gone, so it is enough to
+    /// compare each of them with the one that came after it. What is deleted already is passed over: data goes before the
+    /// manifests that tell of it.
+    async fn garbage(&self, states: &[SnapshotRef], old: &HashSet<i64>) -> Result<Garbage, TableError> {
         let mut garbage = Garbage::default();
         let mut before: Option<HashSet<String>> = None;
-        for pair in ordered.windows(2) {
-            if !ids.contains(&pair[0].snapshot_id()) {
+        for pair in states.windows(2) {
+            if !old.contains(&pair[0].snapshot_id()) {
                 before = None;
                 continue;
             }
+            garbage.metadata.insert(pair[0].manifest_list().to_owned());
             let older = match before.take() {
                 Some(older) => older,
-                None => self.manifest_uris(pair[0]).await?,
+                None => self.manifest_uris(pair[0].manifest_list()).await?,
             };
-            let newer_manifests = manifests::read_list(&self.store, &self.location, pair[1].manifest_list()).await?;
+            let found = manifests::find_list(&self.store, &self.location, pair[1].manifest_list()).await?;
+            let Some(newer_manifests) = found else { continue };
             let id = pair[1].snapshot_id();
             for manifest in newer_manifests.iter().filter(|it| it.added_snapshot_id == id && it.has_deleted_files()) {
-                let entries = manifests::read_manifest(&self.store, manifest).await?;
+                let entries = manifests::find_manifest(&self.store, manifest).await?.unwrap_or_default();
                 let gone = entries.iter().filter(|entry| manifests::deleted_by(entry, id));
                 garbage.data.extend(gone.map(|entry| entry.file_path().to_owned()));
             }
             let newer: HashSet<String> = newer_manifests.into_iter().map(|manifest| manifest.manifest_path).collect();
             garbage.metadata.extend(older.difference(&newer).cloned());
-            garbage.metadata.insert(pair[0].manifest_list().to_owned());
             before = Some(newer);
         }
         self.keep_own(&mut garbage);
@@ -137,8 +164,14 @@ impl Table {
         garbage.metadata.retain(|uri| uri.starts_with(&below));
     }
 
-    async fn manifest_uris(&self, snapshot: &SnapshotRef) -> Result<HashSet<String>, TableError> {
-        let listed = manifests::read_list(&self.store, &self.location, snapshot.manifest_list()).await?;
+    async fn manifest_uris(&self, list: &str) -> Result<HashSet<String>, TableError> {
+        let listed = manifests::find_list(&self.store, &self.location, list).await?.unwrap_or_default();
         Ok(listed.into_iter().map(|manifest| manifest.manifest_path).collect())
     }
+}
+
+/// Those of `ordered` that were superseded before `cutoff_ms`.
+fn superseded<'a>(ordered: &'a [&'a SnapshotRef], cutoff_ms: i64) -> impl Iterator<Item = i64> + 'a {
+    let old = ordered.windows(2).filter(move |pair| pair[1].timestamp_ms() < cutoff_ms);
+    old.map(|pair| pair[0].snapshot_id())
 }

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use iceberg::io::FileIO;
 use iceberg::spec::{
@@ -49,19 +48,37 @@ impl NewEntry {
 
 /// The manifests of a snapshot. Refuses row-level deletes, which this program would have to apply and does not write.
 pub(super) async fn read_list(store: &Store, location: &str, uri: &str) -> Result<Vec<ManifestFile>, TableError> {
-    let list = ManifestList::parse_with_version(&fetch(store, uri).await?, FormatVersion::V2);
+    find_list(store, location, uri).await?.ok_or_else(|| missing(uri))
+}
+
+/// The same of a snapshot that may have been deleted: `None` if its list is not there.
+pub(super) async fn find_list(
+    store: &Store,
+    location: &str,
+    uri: &str,
+) -> Result<Option<Vec<ManifestFile>>, TableError> {
+    let Some(bytes) = store.get(uri).await? else { return Ok(None) };
+    let list = ManifestList::parse_with_version(&bytes, FormatVersion::V2);
     let list = list.map_err(|error| TableError::Damaged { uri: uri.to_owned(), what: error.to_string() })?;
     let manifests: Vec<_> = list.consume_entries().into_iter().collect();
     if manifests.iter().any(|manifest| manifest.content != ManifestContentType::Data) {
         let what = "has deleted rows inside of files".to_owned();
         return Err(TableError::Foreign { location: location.to_owned(), what });
     }
-    Ok(manifests)
+    Ok(Some(manifests))
 }
 
 /// All entries of a manifest, deleted ones included, with the numbers they inherit.
 pub(super) async fn read_manifest(store: &Store, manifest: &ManifestFile) -> Result<Vec<ManifestEntry>, TableError> {
-    let bytes = fetch(store, &manifest.manifest_path).await?;
+    find_manifest(store, manifest).await?.ok_or_else(|| missing(&manifest.manifest_path))
+}
+
+/// The same of a snapshot that may have been deleted: `None` if it is not there.
+pub(super) async fn find_manifest(
+    store: &Store,
+    manifest: &ManifestFile,
+) -> Result<Option<Vec<ManifestEntry>>, TableError> {
+    let Some(bytes) = store.get(&manifest.manifest_path).await? else { return Ok(None) };
     let parsed = tokio::task::spawn_blocking(move || Manifest::parse_avro(&bytes)).await;
     let damaged = |what: String| TableError::Damaged { uri: manifest.manifest_path.clone(), what };
     let parsed = parsed.map_err(|error| damaged(error.to_string()))?.map_err(|error| damaged(error.to_string()))?;
@@ -73,7 +90,7 @@ pub(super) async fn read_manifest(store: &Store, manifest: &ManifestFile) -> Res
         entry.file_sequence_number.get_or_insert(manifest.sequence_number);
         entry
     });
-    Ok(entries.collect())
+    Ok(Some(entries.collect()))
 }
 
 /// The live files of the snapshot whose manifests are given.
@@ -111,11 +128,30 @@ pub(super) fn live_files(manifest: &ManifestFile) -> u64 {
     u64::from(manifest.added_files_count.unwrap_or(1)) + u64::from(manifest.existing_files_count.unwrap_or(1))
 }
 
-async fn fetch(store: &Store, uri: &str) -> Result<Bytes, TableError> {
-    store
-        .get(uri)
-        .await?
-        .ok_or_else(|| TableError::Damaged { uri: uri.to_owned(), what: "it does not exist".to_owned() })
+fn missing(uri: &str) -> TableError {
+    TableError::Damaged { uri: uri.to_owned(), what: "it does not exist".to_owned() }
+}
+
+/// Whether nothing is added to a manifest any more.
+pub(super) fn is_full(manifest: &ManifestFile) -> bool {
+    manifest.manifest_length >= FULL_MANIFEST_BYTES || live_files(manifest) >= MAX_FILES_PER_MANIFEST as u64
+}
+
+/// Takes those manifests out of `listed`, oldest first, that are written anew together with `new` more files: from the
+/// first one on that has no more files than all that come after it. So each of those that stay has more than all after
+/// it together: a table has few small manifests, and an entry is written once for every doubling, not with every change.
+pub(super) fn absorb(listed: &mut Vec<ManifestFile>, new: usize) -> Vec<ManifestFile> {
+    let (mut after, mut from) = (new as u64, listed.len());
+    for (at, manifest) in listed.iter().enumerate().rev().filter(|(_, manifest)| !is_full(manifest)) {
+        let live = live_files(manifest);
+        if live <= after {
+            from = at;
+        }
+        after += live;
+    }
+    let (full, small): (Vec<_>, Vec<_>) = listed.drain(from..).partition(is_full);
+    listed.extend(full);
+    small
 }
 
 /// A live file in short.

@@ -6,6 +6,7 @@ mod delete;
 mod document;
 mod error;
 mod expire;
+mod history;
 mod index;
 mod live;
 mod manifests;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use iceberg::spec::{ManifestFile, Operation};
+use iceberg::spec::{ManifestEntry, ManifestFile, Operation};
 
 use crate::lake::data_file::DataFile;
 
@@ -12,7 +12,7 @@ use super::commit::{Change, Commit, Committed, Draft, MAX_ATTEMPTS};
 use super::error::TableError;
 use super::index::{Index, Live};
 use super::live::Table;
-use super::manifests::{self, MAX_FILES_PER_MANIFEST, NewEntry};
+use super::manifests::{self, NewEntry};
 
 /// Whether files (the last) may take the place of those inside a range; the table's location is for the error.
 pub(super) type Check = fn(&str, &Range<i64>, &[Live], &[DataFile]) -> Result<(), TableError>;
@@ -106,7 +106,7 @@ impl Table {
         let removed: Vec<Live> = index.files[index.touching(&range)].to_vec();
         let mut after = Index { files: index.files, manifests: Vec::new() };
         after.splice(&range, added.iter().cloned());
-        let (kept, mut entries) = self.take_apart(index.manifests, &removed).await?;
+        let (kept, mut entries) = self.take_apart(index.manifests, &removed, new.len()).await?;
         entries.extend(new);
         entries.sort_by_key(|(start, _)| *start);
         let written = self.write_manifests(&mut draft, entries.into_iter().map(|(_, entry)| entry).collect()).await?;
@@ -122,41 +122,51 @@ impl Table {
         self.install_snapshot(draft, change, commit).await
     }
 
-    /// Splits manifests into those that stay as they are, and the entries of those that have to be written anew: the ones
-    /// with files that go, and small ones, so that what is left over after many changes comes together again.
+    /// Splits manifests into those that stay as they are, and the entries of those that have to be written anew with
+    /// `new` more: the ones with files that go, and small ones ([`manifests::absorb`]).
     async fn take_apart(
         &self,
         listed: Vec<ManifestFile>,
         removed: &[Live],
+        new: usize,
     ) -> Result<(Vec<ManifestFile>, Vec<(i64, NewEntry)>), TableError> {
         let gone: HashSet<&str> = removed.iter().map(|file| &*file.uri).collect();
         let (mut kept, mut entries, mut found) = (Vec::new(), Vec::new(), 0);
-        let last = listed.len().saturating_sub(1);
-        for (at, manifest) in listed.into_iter().enumerate() {
-            let live = manifests::live_files(&manifest);
-            if live == 0 {
-                continue;
-            }
-            // Without reading it, a full manifest may or may not have files that go.
-            let small = live < MAX_FILES_PER_MANIFEST as u64 / 2 && at != last;
-            if found == gone.len() && !small {
+        // Files that go are mostly late ones, and once all are found the rest need not be read.
+        for manifest in listed.into_iter().rev().filter(|manifest| manifests::live_files(manifest) > 0) {
+            if found == gone.len() {
                 kept.push(manifest);
                 continue;
             }
             let there = manifests::read_manifest(&self.store, &manifest).await?;
             let leaving = there.iter().filter(|it| it.is_alive() && gone.contains(it.file_path())).count();
-            if leaving == 0 && !small {
+            if leaving == 0 {
                 kept.push(manifest);
                 continue;
             }
             found += leaving;
-            for entry in there.into_iter().filter(iceberg::spec::ManifestEntry::is_alive) {
-                let start = manifests::live(self.metadata(), &entry.data_file)?.start;
-                let goes = gone.contains(entry.file_path());
-                entries.push((start, if goes { NewEntry::Deleted(entry) } else { NewEntry::Existing(entry) }));
-            }
+            self.take_entries(there, &gone, &mut entries)?;
+        }
+        kept.reverse();
+        for small in manifests::absorb(&mut kept, entries.len() - found + new) {
+            let there = manifests::read_manifest(&self.store, &small).await?;
+            self.take_entries(there, &gone, &mut entries)?;
         }
         Ok((kept, entries))
+    }
+
+    fn take_entries(
+        &self,
+        there: Vec<ManifestEntry>,
+        gone: &HashSet<&str>,
+        entries: &mut Vec<(i64, NewEntry)>,
+    ) -> Result<(), TableError> {
+        for entry in there.into_iter().filter(ManifestEntry::is_alive) {
+            let start = manifests::live(self.metadata(), &entry.data_file)?.start;
+            let goes = gone.contains(entry.file_path());
+            entries.push((start, if goes { NewEntry::Deleted(entry) } else { NewEntry::Existing(entry) }));
+        }
+        Ok(())
     }
 }
 

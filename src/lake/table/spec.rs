@@ -19,9 +19,13 @@ pub(super) const STAMP_COLUMN: &str = "streamcast_ts";
 pub(super) const NAME_MAPPING: &str = "schema.name-mapping.default";
 pub(super) const SORT_BY: &str = "litelink.sort_by";
 pub(super) const ARROW_SCHEMA: &str = "litelink.arrow_schema";
+/// The newest versions and snapshots that a version names. Older ones, as long as they are kept, are found by way of the
+/// oldest version that it names: so versions do not grow with how many there are.
+pub(super) const RECENT: usize = 64;
+
 /// Old versions are deleted by age, by [`super::Table::expire`], and never by another program's count.
 pub(super) const KEEP_VERSIONS: &[(&str, &str)] =
-    &[("write.metadata.delete-after-commit.enabled", "false"), ("write.metadata.previous-versions-max", "100000")];
+    &[("write.metadata.delete-after-commit.enabled", "false"), ("write.metadata.previous-versions-max", "64")];
 
 /// A table that is to be created.
 #[derive(Debug, Clone)]

@@ -5,6 +5,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 use std::time::Duration;
 
+use iceberg::spec::SnapshotRef;
+
 use crate::lake::store::Object;
 
 use super::commit::now_ms;
@@ -114,21 +116,42 @@ impl Table {
         let mut reachable = Reachable::default();
         reachable.add(&names::hint(&self.location));
         reachable.add(&self.metadata_uri());
-        for entry in self.metadata().metadata_log() {
-            reachable.add(&entry.metadata_file);
-        }
-        for snapshot in self.ordered_snapshots() {
-            reachable.add(snapshot.manifest_list());
-            for manifest in manifests::read_list(&self.store, &self.location, snapshot.manifest_list()).await? {
-                if reachable.add(&manifest.manifest_path) {
-                    for entry in manifests::read_manifest(&self.store, &manifest).await? {
-                        if entry.is_alive() {
-                            reachable.add(entry.file_path());
-                        }
-                    }
-                }
+        for page in self.pages().await? {
+            for entry in page.metadata_log() {
+                reachable.add(&entry.metadata_file);
+            }
+            for snapshot in page.snapshots() {
+                self.reach(&mut reachable, snapshot).await?;
             }
         }
         Ok(reachable)
+    }
+
+    /// Adds what a snapshot has. One that is deleted, or half deleted, has less; the current one must be whole.
+    async fn reach(&self, reachable: &mut Reachable, snapshot: &SnapshotRef) -> Result<(), TableError> {
+        let list = snapshot.manifest_list();
+        if !reachable.add(list) {
+            return Ok(());
+        }
+        let whole = Some(snapshot.snapshot_id()) == self.metadata().current_snapshot_id();
+        let listed = if whole {
+            Some(manifests::read_list(&self.store, &self.location, list).await?)
+        } else {
+            manifests::find_list(&self.store, &self.location, list).await?
+        };
+        for manifest in listed.into_iter().flatten() {
+            if !reachable.add(&manifest.manifest_path) {
+                continue;
+            }
+            let entries = if whole {
+                Some(manifests::read_manifest(&self.store, &manifest).await?)
+            } else {
+                manifests::find_manifest(&self.store, &manifest).await?
+            };
+            for entry in entries.iter().flatten().filter(|entry| entry.is_alive()) {
+                reachable.add(entry.file_path());
+            }
+        }
+        Ok(())
     }
 }

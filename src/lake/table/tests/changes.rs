@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fixture::{file, named, names, spec, table};
 use crate::lake::store::Store;
+use crate::lake::table::manifests;
 use crate::lake::table::{Commit, Retired, Table, TableError, TableSpec, delete_all};
 
 fn ranges(files: &[crate::lake::DataFile]) -> Vec<(i64, i64)> {
@@ -297,4 +298,30 @@ async fn only_a_finished_log_is_deleted_and_a_broken_off_deletion_goes_on() {
     assert!(done.files > 0);
     assert!(!dir.path().join("log").exists());
     assert_eq!(delete_all(&store, &location, false).await.expect("nothing there").files, 0);
+}
+
+#[tokio::test]
+async fn manifests_stay_few_and_an_entry_is_seldom_written_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut table = table(dir.path()).await;
+    let (files, mut written) = (150, 0);
+    for each in 1..=files {
+        table.append(&[file(&table, each, each + 1)], &Commit::default()).await.expect("added");
+        let index = table.index().await.expect("read");
+        let newest = index.manifests.last().expect("one");
+        written += manifests::live_files(newest);
+        assert!(index.manifests.len() <= 9, "{} manifests of {each} files", index.manifests.len());
+        assert_eq!(index.manifests.iter().map(manifests::live_files).sum::<u64>(), each as u64);
+    }
+    // Once for every doubling: 8 times, and not 75.
+    assert!(written <= 8 * files as u64, "{written} entries for {files} files");
+    // Merged files in between leave no small manifests behind either.
+    for each in (1..=files - 4).step_by(10) {
+        let merged = named(&table, &format!("compacted/{each}"), each, each + 4);
+        table.replace(each..each + 4, &[merged], &Commit::default()).await.expect("replaced");
+        let index = table.index().await.expect("read");
+        assert!(index.manifests.len() <= 9, "{} manifests", index.manifests.len());
+    }
+    let mut other = Table::open(&Store::default(), table.location()).await.expect("read").expect("a table");
+    assert_eq!(other.files().await.expect("read"), table.files().await.expect("read"));
 }
