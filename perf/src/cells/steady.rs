@@ -15,6 +15,8 @@ const DRAIN_S: f64 = 10.0;
 #[derive(Debug, Clone, Copy)]
 struct Look {
     disk: Disk,
+    /// Files of the table as a reader finds it.
+    live_files: u64,
     resident_bytes: u64,
     /// Seconds since the oldest row was due that the table does not have.
     trail_s: f64,
@@ -69,9 +71,10 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Steady, peer: &str) -> Result<Ou
 }
 
 fn look(server: &Server, case: &Steady, begin_ns: u64, now_ns: u64) -> Look {
-    let rows = server.peer.table.as_deref().and_then(TableState::read).map_or(0, |table| table.rows);
-    let due_s = (rows / u64::from(case.batch)) as f64 / case.rate;
+    let table = server.peer.table.as_deref().and_then(TableState::read).unwrap_or_default();
+    let due_s = (table.rows / u64::from(case.batch)) as f64 / case.rate;
     Look {
+        live_files: table.files,
         disk: server.disk(),
         resident_bytes: server.memory().resident_bytes,
         trail_s: ((now_ns - begin_ns) as f64 / 1e9 - due_s).max(0.0),
@@ -83,6 +86,8 @@ fn tell(looks: &[Look], outcome: &mut Outcome) {
     outcome.set("trail_max_s", looks.iter().map(|look| look.trail_s).fold(0.0, f64::max));
     outcome.set("trail_p50_s", median(looks.iter().map(|look| look.trail_s).collect()).unwrap_or(f64::NAN));
     outcome.set("journal_max_mib", Memory::mib(most(|look| look.disk.journal_bytes)));
+    outcome.set("live_files_max", most(|look| look.live_files) as f64);
+    outcome.set("waiting_files_max", most(|look| look.disk.data_files.saturating_sub(look.live_files)) as f64);
     outcome.set("data_files_max", most(|look| look.disk.data_files) as f64);
     outcome.set("metadata_files_max", most(|look| look.disk.metadata_files) as f64);
     outcome.set("metadata_max_mib", Memory::mib(most(|look| look.disk.metadata_bytes)));
@@ -104,13 +109,19 @@ mod tests {
 
     #[test]
     fn growth_is_that_of_the_second_half() {
-        let at =
-            |journal_bytes| Look { disk: Disk { journal_bytes, ..Disk::default() }, resident_bytes: 9, trail_s: 0.5 };
+        let at = |journal_bytes| Look {
+            disk: Disk { journal_bytes, data_files: journal_bytes, ..Disk::default() },
+            live_files: 8,
+            resident_bytes: 9,
+            trail_s: 0.5,
+        };
         let looks = [at(10), at(40), at(20), at(60)];
         assert!((late_growth(&looks, |look| look.disk.journal_bytes) - 1.5).abs() < 1e-9);
         let mut outcome = Outcome::new("c", "p");
         tell(&looks, &mut outcome);
         assert!((outcome.figures["late_growth"] - 1.5).abs() < 1e-9);
         assert!((outcome.figures["trail_max_s"] - 0.5).abs() < 1e-9);
+        assert!((outcome.figures["live_files_max"] - 8.0).abs() < 1e-9);
+        assert!((outcome.figures["waiting_files_max"] - 52.0).abs() < 1e-9);
     }
 }

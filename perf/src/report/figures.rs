@@ -135,6 +135,8 @@ const STEADY: Figures = &[
     ("trail_max_s", "table trails by at most, s"),
     ("trail_p50_s", "table trails by, median, s"),
     ("journal_max_mib", "journal and catalog at most, MiB"),
+    ("live_files_max", "data files of the table at most"),
+    ("waiting_files_max", "data files that wait, to be published or to be deleted, at most"),
     ("data_files_max", "data files at most"),
     ("data_mib", "data at the end, MiB"),
     ("metadata_files_max", "metadata files at most"),
