@@ -115,6 +115,18 @@ max_replay = "unbounded"
                 rows.append((found[0], found[2]["id"]))
             return rows
 
+    async def live(self, seconds: float) -> list[int]:
+        """Offsets of the rows that a subscriber without an offset gets within a time."""
+        async with websockets.connect(f"ws://127.0.0.1:{self.port}/t", max_size=None, ping_interval=None) as socket:
+            await socket.recv()
+            until, offsets = time.monotonic() + seconds, []
+            while (left := until - time.monotonic()) > 0:
+                try:
+                    offsets.append(json.loads(await asyncio.wait_for(socket.recv(), left))[0])
+                except TimeoutError:
+                    break
+            return offsets
+
     def table(self) -> Path:
         return self.root / "t/t/published/t"
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -28,6 +29,17 @@ def until(condition, what: str, patience: float = PATIENCE) -> None:
         time.sleep(0.1)
 
 
+def s3_head(endpoint: str, stop_timeout_s: int = 60) -> str:
+    """Top-level keys first: the rest is a table."""
+    return f'stop_timeout_s = {stop_timeout_s}\n[s3]\nendpoint = "{endpoint}"\nregion = "us-east-1"\npath_style = true\n'
+
+
+def s3_env() -> dict:
+    import s3
+
+    return {"AWS_ACCESS_KEY_ID": s3.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": s3.SECRET_KEY}
+
+
 class Case(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         # Debugging the loop would cost more than what is tested.
@@ -37,37 +49,49 @@ class Case(unittest.IsolatedAsyncioTestCase):
 class Kills(Case):
     async def test_killed_while_rows_move(self):
         """kill -9 in the middle of sealing, merging and publishing, again and again."""
-        chance = random.Random(int.from_bytes(os.urandom(4), "big"))
         broker = Served()
-        acknowledged = 0
         with broker:
-            for _ in range(KILLS):
-                async def flood():
-                    nonlocal acknowledged
-                    try:
-                        while True:
-                            acknowledged = await broker.publish(acknowledged, 200, 50)
-                    except (OSError, served.websockets.WebSocketException):
-                        pass
+            await self.killed(broker, broker.published, KILLS)
 
-                flooding = asyncio.create_task(flood())
-                await asyncio.sleep(chance.uniform(0.3, 2.5))
-                broker.kill()
-                await flooding
-                published = await asyncio.to_thread(broker.published)
-                self.assertTrue(dense(published), "the table has a hole, or an offset twice")
-                await asyncio.to_thread(broker.start)
-                rows = await broker.replay()
-                self.assertTrue(dense([offset for offset, _ in rows]), "a replay has a hole, or an offset twice")
-                ids = [each for _, each in rows]
-                # A frame whose answer was lost may be there; it was sent again then, and is there twice.
-                self.assertTrue(set(range(acknowledged)) <= set(ids), "an acknowledged row is missing")
-                self.assertLessEqual(len(published), len(rows))
-                acknowledged = max(ids, default=-1) + 1
-            await asyncio.to_thread(broker.stop)
-            published = await asyncio.to_thread(broker.published)
-            self.assertEqual([offset for offset, _ in rows], published[: len(rows)])
-            self.assertTrue(dense(published))
+    async def test_killed_while_rows_go_to_a_bucket(self):
+        """The same with the table in a bucket."""
+        import s3
+
+        with s3.Server("tables") as store:
+            with Served(head=s3_head(store.endpoint), stream='published = "s3://tables/pre"', env=s3_env()) as broker:
+                published = lambda: offsets_of("s3://tables/pre/t/t", store.pyiceberg())  # noqa: E731
+                await self.killed(broker, published, KILLS // 2)
+
+    async def killed(self, broker, published_now, kills):
+        chance = random.Random(int.from_bytes(os.urandom(4), "big"))
+        acknowledged = 0
+        for _ in range(kills):
+            async def flood():
+                nonlocal acknowledged
+                try:
+                    while True:
+                        acknowledged = await broker.publish(acknowledged, 200, 50)
+                except (OSError, served.websockets.WebSocketException):
+                    pass
+
+            flooding = asyncio.create_task(flood())
+            await asyncio.sleep(chance.uniform(0.3, 2.5))
+            broker.kill()
+            await flooding
+            published = await asyncio.to_thread(published_now)
+            self.assertTrue(dense(published), "the table has a hole, or an offset twice")
+            await asyncio.to_thread(broker.start)
+            rows = await broker.replay()
+            self.assertTrue(dense([offset for offset, _ in rows]), "a replay has a hole, or an offset twice")
+            ids = [each for _, each in rows]
+            # A frame whose answer was lost may be there; it was sent again then, and is there twice.
+            self.assertTrue(set(range(acknowledged)) <= set(ids), "an acknowledged row is missing")
+            self.assertLessEqual(len(published), len(rows))
+            acknowledged = max(ids, default=-1) + 1
+        await asyncio.to_thread(broker.stop)
+        published = await asyncio.to_thread(published_now)
+        self.assertEqual([offset for offset, _ in rows], published[: len(rows)])
+        self.assertTrue(dense(published))
 
 
 class Reading(Case):
@@ -117,24 +141,49 @@ class Reading(Case):
             self.assertEqual(len(await asyncio.to_thread(broker.published)), last)
 
 
+OUTAGE_S = float(os.environ.get("OUTAGE_S", "10"))
+
+
 class Outage(Case):
     async def test_the_store_is_away_and_comes_back(self):
-        """Capture and replay go on without the store, the lag shows, and everything follows."""
+        """Capture, fan-out and replay go on without the store, the lag shows, nothing piles up, and everything follows. A
+        stop meanwhile keeps to its time and says what is left."""
         import s3
 
         with s3.Server("tables") as store, s3.FaultProxy(store.endpoint) as proxy:
-            head = f'[s3]\nendpoint = "{proxy.endpoint}"\nregion = "us-east-1"\npath_style = true\n'
-            env = {"AWS_ACCESS_KEY_ID": s3.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": s3.SECRET_KEY}
-            with Served(head=head, stream='published = "s3://tables/pre"', env=env) as broker:
+            with Served(head=s3_head(proxy.endpoint, 3), stream='published = "s3://tables/pre"', env=s3_env()) as broker:
                 last = await broker.publish(0, 3_000)
                 published = "streamcast_stream_published_end_offset"
                 await asyncio.to_thread(until, lambda: broker.metrics()[published] == last + 1, "nothing is published")
                 proxy.fail("refuse")
-                last = await broker.publish(last, 3_000)
+                went, live = last, asyncio.create_task(broker.live(OUTAGE_S))
+                began, files, journal, lag = time.monotonic(), 0, 0, 0
+                while time.monotonic() - began < OUTAGE_S:
+                    last = await broker.publish(last, 1_000)
+                    now = await asyncio.to_thread(broker.metrics)
+                    files = max(files, now["streamcast_stream_sealed_files"])
+                    journal = max(journal, now["streamcast_journal_bytes"])
+                    lag = max(lag, now["streamcast_stream_unpublished_seconds"])
+                    # The subscriber shares this thread.
+                    await asyncio.sleep(max(0.0, began + (last - went) / 8_000 - time.monotonic()))
+                seen = await live
+                self.assertEqual(seen, list(range(seen[0], seen[0] + len(seen))))
+                self.assertGreater(seen[-1], went + (last - went) // 2, "the fan-out stood still")
+                # Sealed and merged here meanwhile, and out of the journal.
+                self.assertLess(files, 60)
+                self.assertLess(journal, 64 << 20)
+                self.assertGreater(lag, OUTAGE_S / 2)
                 failing = lambda: broker.metrics()["streamcast_stream_table_failing"] == 1  # noqa: E731
                 await asyncio.to_thread(until, failing, "the outage does not show", 120)
                 self.assertEqual(await broker.replay(), [(each + 1, each) for each in range(last)])
+                stopping = time.monotonic()
+                await asyncio.to_thread(broker.stop)
+                self.assertLess(time.monotonic() - stopping, 3 + 5)
+                left = re.search(r'not in the table yet.*"unsealed_rows":(\d+),"unpublished_rows":(\d+)', broker.log())
+                self.assertTrue(left, broker.log()[-2000:])
+                self.assertEqual((int(left[1]), int(left[2])), (0, last - went))
                 proxy.heal()
+                await asyncio.to_thread(broker.start)
                 await asyncio.to_thread(until, lambda: broker.metrics()[published] == last + 1, "it does not catch up", 120)
                 properties = store.pyiceberg()
                 offsets = await asyncio.to_thread(offsets_of, "s3://tables/pre/t/t", properties)
