@@ -3,8 +3,8 @@
 
 use super::value::{Json, Members};
 
-/// The deepest nesting of arrays and objects that is read.
-pub const MAX_DEPTH: usize = 512;
+/// The deepest nesting of arrays and objects that is read: as deep as the Python package reads it.
+pub const MAX_DEPTH: usize = 984;
 
 /// The longest integer that is read, in characters; doubles may be written with any number of digits.
 pub const MAX_INTEGER_DIGITS: usize = 4300;
