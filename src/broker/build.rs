@@ -54,7 +54,7 @@ pub(super) fn build(
         }
         let schema = compile(declared)?;
         let record = match spec(declared, schema.as_ref()) {
-            Some(spec) => Some(journal.declare(&spec)?),
+            Some(spec) => Some(recorded(journal, spec)?),
             None => None,
         };
         let counters = counters_of(declared, record.as_ref());
@@ -76,6 +76,24 @@ pub(super) fn build(
     let console = catalog.next_place();
     let catalog = catalog.with(Arc::new(console_stream(console, config)));
     Ok(Built { catalog, console })
+}
+
+/// Creates a stream or opens it. Whether its rows may be numbered is chosen at every start; an order that is not given is
+/// the recorded one, which a `migrate` may have chosen since the configuration was written.
+fn recorded(journal: &mut Journal, mut spec: StreamSpec) -> Result<StreamRecord, BrokerError> {
+    let numbered = spec.exactly_once;
+    if let Some(there) = journal.record(&spec.name) {
+        spec.exactly_once = there.exactly_once;
+        if spec.sort_by.is_empty() {
+            spec.sort_by.clone_from(&there.sort_by);
+        }
+    }
+    let record = journal.declare(&spec)?;
+    // Only now: a declaration that is refused changes nothing.
+    if record.exactly_once != numbered {
+        journal.choose_exactly_once(record.id, numbered)?;
+    }
+    Ok(StreamRecord { exactly_once: numbered, ..record })
 }
 
 /// Streams that the journal has and neither the configuration nor the registry names, such as those of the `create`

@@ -98,6 +98,12 @@ impl Journal {
         self.streams.clone()
     }
 
+    /// What is recorded of a stream.
+    #[must_use]
+    pub fn record(&self, name: &str) -> Option<&StreamRecord> {
+        self.streams.iter().find(|stream| stream.name == name)
+    }
+
     /// Creates the stream, or opens it if it is recorded.
     ///
     /// # Errors
@@ -121,6 +127,18 @@ impl Journal {
             self.alone.push(record.id);
         }
         Ok(record)
+    }
+
+    /// Records whether publishers of a stream may number their rows. Marks are kept either way.
+    ///
+    /// # Errors
+    /// When the stream is unknown or SQLite refuses.
+    pub fn choose_exactly_once(&mut self, stream: u32, exactly_once: bool) -> Result<(), JournalError> {
+        let record =
+            self.streams.iter_mut().find(|record| record.id == stream).ok_or(JournalError::Unknown { stream })?;
+        records::choose_exactly_once(&self.connection, &self.path, stream, exactly_once)?;
+        record.exactly_once = exactly_once;
+        Ok(())
     }
 
     /// Gives the writer the counters of a stream.

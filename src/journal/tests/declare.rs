@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::support::{Rig, settings, spec};
-use crate::journal::{JOURNAL_FILE, JournalError, StreamSpec, open};
+use crate::journal::{JOURNAL_FILE, JournalError, StreamRecord, StreamSpec, open};
 
 #[test]
 fn a_stream_keeps_its_number_and_identity() {
@@ -38,6 +38,21 @@ fn a_declaration_that_differs_from_the_record_is_refused_by_name() {
     assert!(matches!(journal.declare(&spec("a/b")), Err(JournalError::Name(_))));
     assert!(matches!(journal.declare(&spec("")), Err(JournalError::Name(_))));
     assert_eq!(journal.streams().len(), 1);
+}
+
+#[test]
+fn numbering_rows_is_chosen_for_good() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut journal = open(dir.path(), settings()).expect("opens");
+    let record = journal.declare(&spec("a")).expect("created");
+    journal.choose_exactly_once(record.id, false).expect("chosen");
+    assert!(matches!(journal.choose_exactly_once(9, false), Err(JournalError::Unknown { stream: 9 })));
+    drop(journal);
+    let mut journal = open(dir.path(), settings()).expect("opens again");
+    let plain = StreamRecord { exactly_once: false, ..record };
+    assert_eq!(journal.record("a"), Some(&plain));
+    assert_eq!(journal.declare(&StreamSpec { exactly_once: false, ..spec("a") }).expect("opened"), plain);
+    assert_eq!(journal.record("b"), None);
 }
 
 #[test]
