@@ -23,9 +23,11 @@ const SHARE: u32 = 5;
 /// Where commits came within so many ticks they are many.
 const QUICK_TICKS: u32 = 3;
 
-/// Reads that are remembered, and for how long: until everybody has come who wakes with the first.
+/// Reads that are remembered, and for how long: until everybody has come who wakes with the first. A round may take
+/// longer than what a single row starts.
 const MAX_READS: usize = 16;
-const KEPT: Duration = Duration::from_millis(500);
+const KEPT: Duration = Duration::from_millis(100);
+const ROUND_KEPT: Duration = Duration::from_millis(500);
 
 /// Bytes of frames above which a read is not remembered.
 const MAX_READ_BYTES: usize = 256 << 10;
@@ -89,6 +91,16 @@ pub(super) struct Question {
     pub max_bytes: usize,
 }
 
+impl Question {
+    /// How long the answer is remembered.
+    fn kept(&self) -> Duration {
+        match self.as_of {
+            AsOf::End(_) => KEPT,
+            AsOf::Turn(..) => ROUND_KEPT,
+        }
+    }
+}
+
 /// A read that somebody makes or has made.
 pub(super) type Reading = Arc<OnceCell<Arc<Shared>>>;
 
@@ -100,8 +112,8 @@ impl Reads {
     /// The read that answers a question: the first who asks makes it.
     pub fn of(&self, question: Question, now: Instant) -> Reading {
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_old = |since: Instant| now.saturating_duration_since(since) > KEPT;
-        while reads.len() >= MAX_READS || reads.front().is_some_and(|(_, since, _)| is_old(*since)) {
+        reads.retain(|(asked, since, _)| now.saturating_duration_since(*since) <= asked.kept());
+        while reads.len() >= MAX_READS {
             reads.pop_front();
         }
         if let Some((.., reading)) = reads.iter().rev().find(|(asked, ..)| *asked == question) {
@@ -225,6 +237,11 @@ mod tests {
         assert_eq!(made, 1);
         assert!(reads.of(question(5), now + KEPT).initialized());
         assert!(!reads.of(question(5), now + 2 * KEPT).initialized(), "too old");
+        let round = Question { as_of: AsOf::Turn(now, 0), ..question(5) };
+        assert!(reads.of(round, now).set(Shared::new(Found::default())).is_ok());
+        assert!(reads.of(round, now + ROUND_KEPT).initialized(), "somebody is late");
+        let erased = Question { as_of: AsOf::Turn(now, 2), ..round };
+        assert!(!reads.of(erased, now).initialized(), "entries were erased meanwhile");
         for until in 6..100 {
             assert!(!reads.of(question(until), now + 2 * KEPT).initialized());
         }

@@ -98,3 +98,11 @@ pub enum LakeError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl LakeError {
+    /// Whether a bucket was only not to be reached: the next attempt may succeed without anybody doing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_transient())
+    }
+}

@@ -83,6 +83,21 @@ class Commands(unittest.TestCase):
             self.assertIn("300000 rows loaded", plain.stdout)
             self.assertEqual(len(broker.published()), 600_000)
 
+    def test_a_load_that_fails_says_what_is_loaded(self):
+        with Served() as broker:
+            broker.stop()
+            good, bad = broker.home / "good.ndjson", broker.home / "bad.ndjson"
+            good.write_text('{"id":0}\n{"id":1}\n')
+            bad.write_text('{"id":2}\n{"id":"x"}\n{"id":4}\n')
+            command = [BINARY, "ingest", "t", good, bad, "--root", broker.root]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 4, done.stderr)
+            for part in ("nothing was loaded", f"row 2 of {bad}", "column id takes an integer of 64 bits"):
+                self.assertIn(part, done.stderr)
+            bad.write_text(bad.read_text().replace('"x"', "3"))
+            call("ingest", "t", good, bad, "--skip-rows", "1", "--root", broker.root)
+            self.assertEqual(broker.published(), list(range(1, 5)))
+
 
 if __name__ == "__main__":
     unittest.main()

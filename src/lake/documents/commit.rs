@@ -171,6 +171,23 @@ impl Documents {
     pub(super) async fn complete(&self, current: &Current) -> Result<(), LakeError> {
         let home = self.shelf_at_home()?;
         let _lock = files::lock(Path::new(&home.places.versions))?;
+        self.complete_locked(&home, current).await
+    }
+
+    /// [`Documents::complete`] for whatever version of the data root is current.
+    ///
+    /// # Errors
+    /// When a place cannot be read or written.
+    pub async fn complete_current(&self) -> Result<(), LakeError> {
+        let home = self.shelf_at_home()?;
+        let _lock = files::lock(Path::new(&home.places.versions))?;
+        match home.current(&self.stream).await? {
+            Some(current) => self.complete_locked(&home, &current).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn complete_locked(&self, home: &Shelf<'_>, current: &Current) -> Result<(), LakeError> {
         let manifest = self.manifest(current).await?;
         home.complete(&current.document, manifest.as_deref()).await?;
         let Some(prefix) = current.document.live_log.published.as_deref().filter(|prefix| is_remote(prefix)) else {

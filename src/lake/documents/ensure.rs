@@ -31,7 +31,8 @@ pub struct Declared<'a> {
 ///
 /// # Errors
 /// When a place cannot be read or written, the root cannot be named in a document, documents of another stream are
-/// in the way, or the tables are declared to be elsewhere.
+/// in the way, or the tables are declared to be elsewhere. A bucket that cannot be reached is no error for a stream that
+/// the data root has documents of.
 pub fn ensure(root: &Path, stream: &StreamRecord, declared: &Declared<'_>) -> Result<Document, LakeError> {
     let work = ensure_there(root, stream, declared);
     let home = Documents::new(root, &stream.name, None).current().now_or_never().transpose()?.flatten();
@@ -85,11 +86,19 @@ async fn ensure_there(root: &Path, stream: &StreamRecord, declared: &Declared<'_
             recorded: document.live_log.published.unwrap_or_default(),
         });
     }
-    if document != found.document || found.version.is_none() {
-        return Ok(documents.commit(document, Change::Keep, Some(&found), Order::HomeFirst).await?.document);
+    let outcome = if document != found.document || found.version.is_none() {
+        documents.commit(document, Change::Keep, Some(&found), Order::HomeFirst).await.map(|now| now.document)
+    } else {
+        documents.complete(&found).await.map(|()| document)
+    };
+    match outcome {
+        // The data root knows the stream. What its bucket lacks, if anything, follows when it can be reached.
+        Err(error) if error.is_transient() && found.version.is_some() => {
+            tracing::warn!(stream = stream.name, %error, "the bucket cannot be reached; its documents are looked at later");
+            Ok(found.document)
+        }
+        outcome => outcome,
     }
-    documents.complete(&found).await?;
-    Ok(document)
 }
 
 /// Fills in what older documents lack, and follows a data root that was moved.

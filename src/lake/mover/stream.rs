@@ -68,6 +68,8 @@ pub(super) struct Moved {
     pub purged_through: AtomicI64,
     /// Tells the task that purges that there is something to do.
     pub erased: tokio::sync::Notify,
+    /// Whether the bucket may lack documents that the data root has.
+    pub documents_due: AtomicBool,
     /// The end of the last hole that the document of holes has, as far as this process knows.
     pub holes_published: AtomicI64,
     /// Whether its tasks are ending.
@@ -117,6 +119,7 @@ impl Moved {
             retain_due: AtomicBool::new(false),
             purged_through: AtomicI64::new(i64::MIN),
             erased: tokio::sync::Notify::new(),
+            documents_due: AtomicBool::new(stream.published.starts_with("s3://")),
             holes_published: AtomicI64::new(i64::MIN),
             stopped: AtomicBool::new(false),
             left: tokio::sync::Notify::new(),

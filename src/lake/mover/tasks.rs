@@ -126,6 +126,7 @@ pub(super) fn start_purging(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &wa
         let look = is_due(&mut looked, look_every);
         let sweep = is_due(&mut swept, PURGE_SWEEP_EVERY);
         async move {
+            holes::complete_documents(&shared, &stream).await?;
             holes::publish_holes(&shared, &stream).await?;
             if purge::purge(&shared, &stream, look).await? && sweep {
                 // What a crash has left may hold erased rows, too.

@@ -8,6 +8,7 @@ use futures_util::future::{BoxFuture, ready};
 use super::*;
 use crate::lake::documents::files;
 use crate::lake::documents::model::Retirement;
+use crate::lake::store::StoreError;
 
 /// A bucket in memory.
 #[derive(Debug, Default)]
@@ -40,6 +41,33 @@ impl Objects for Bucket {
         let objects = self.0.lock().expect("unlocked");
         let names = objects.keys().filter_map(|uri| uri.strip_prefix(&prefix)).map(str::to_owned).collect();
         ready(Ok(names)).boxed()
+    }
+}
+
+/// A bucket that cannot be reached.
+#[derive(Debug)]
+struct Away;
+
+fn away<T: Send + 'static>(uri: &str) -> BoxFuture<'static, Result<T, LakeError>> {
+    let why = "connection refused".to_owned();
+    ready(Err(LakeError::Store(StoreError::Unavailable { action: "read", uri: uri.to_owned(), why }))).boxed()
+}
+
+impl Objects for Away {
+    fn get<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<Option<Vec<u8>>, LakeError>> {
+        away(uri)
+    }
+
+    fn put<'a>(&'a self, uri: &'a str, _: Vec<u8>) -> BoxFuture<'a, Result<(), LakeError>> {
+        away(uri)
+    }
+
+    fn delete<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<(), LakeError>> {
+        away(uri)
+    }
+
+    fn names<'a>(&'a self, directory: &'a str) -> BoxFuture<'a, Result<Vec<String>, LakeError>> {
+        away(directory)
     }
 }
 
@@ -204,6 +232,31 @@ fn a_bucket_has_the_same_documents_and_gives_them_back() {
     let other = StreamRecord { stream_id: "00000000-0000-4000-8000-000000000000".to_owned(), ..record("trades") };
     fs::remove_dir_all(dir.path().join("trades")).expect("removed");
     ensure(dir.path(), &other, &declared).expect_err("another stream is there");
+}
+
+#[test]
+fn a_known_stream_is_served_while_its_bucket_is_away_and_a_new_one_is_not_made() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bucket = Arc::new(Bucket::default());
+    let to = |bucket: Arc<dyn Objects>, first_ts_us| Declared {
+        published: Some("s3://b/pre"),
+        first_ts_us,
+        bucket: Some(bucket),
+    };
+    let (there, gone): (Arc<dyn Objects>, Arc<dyn Objects>) = (Arc::clone(&bucket) as _, Arc::new(Away));
+    let error = ensure(dir.path(), &record("trades"), &to(Arc::clone(&gone), None)).expect_err("it is not known");
+    assert!(error.is_transient(), "{error}");
+    let document = ensure(dir.path(), &record("trades"), &to(Arc::clone(&there), None)).expect("written");
+    bucket.0.lock().expect("unlocked").clear();
+    // With nothing to change, and with something.
+    assert_eq!(ensure(dir.path(), &record("trades"), &to(Arc::clone(&gone), None)).expect("served"), document);
+    assert_eq!(ensure(dir.path(), &record("trades"), &to(gone, Some(7))).expect("served"), document);
+    // What it lacks is written when it is back.
+    let documents = Documents::new(dir.path(), "trades", Some(Arc::clone(&there)));
+    documents.complete_current().now_or_never().expect("no waiting").expect("written");
+    let hinted = bucket.text("s3://b/pre/trades/trades.metadata/version-hint.text");
+    assert_eq!(hinted, Some(hint(dir.path())));
+    assert_eq!(ensure(dir.path(), &record("trades"), &to(there, Some(7))).expect("changed").live_log.start_ts, Some(7));
 }
 
 #[test]
