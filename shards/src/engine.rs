@@ -5,12 +5,13 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{OwnedFd, RawFd};
+use std::time::Instant;
 
 use slab::Slab;
 
 use crate::conn::{Chunk, Conn, ConnId, Ended, MAX_GENERATION, Phase};
-use crate::feed::Ring;
 use crate::frame;
+use crate::pace::{Feed, Pace};
 use crate::sender::Sender;
 use crate::wheel::Wheel;
 
@@ -86,16 +87,6 @@ pub(crate) struct Slot {
     pub(crate) counted_frames: u64,
 }
 
-pub(crate) struct Feed {
-    pub(crate) ring: Ring,
-    pub(crate) slots: Vec<Slot>,
-    pub(crate) limits: FeedLimits,
-    /// In the engine's list of feeds with something to send.
-    pub(crate) listed: bool,
-    /// Where the last flush was interrupted.
-    pub(crate) cursor: usize,
-}
-
 /// What a shard has done and holds; the application publishes it.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counts {
@@ -132,6 +123,9 @@ pub struct Engine<S> {
     /// Connections with bytes of their own to send.
     pub(crate) listed: Vec<ConnId>,
     pub(crate) listed_feeds: VecDeque<u32>,
+    /// Feeds whose next pass waits for more.
+    pub(crate) resting: Vec<u32>,
+    pub(crate) pace: Pace,
     /// Connections that ended, for the application.
     pub(crate) ended: Vec<(ConnId, Option<S>, Ended)>,
     /// Connections whose own bytes are out, for the application.
@@ -158,6 +152,8 @@ impl<S> Engine<S> {
             wheel: Wheel::default(),
             listed: Vec::new(),
             listed_feeds: VecDeque::new(),
+            resting: Vec::new(),
+            pace: Pace::new(Instant::now()),
             ended: Vec::new(),
             drained: Vec::new(),
             turn_wanted: false,
@@ -428,8 +424,7 @@ impl<S> Engine<S> {
 
     /// A new feed without frames or subscribers.
     pub fn create_feed(&mut self, limits: FeedLimits) -> FeedId {
-        FeedId(self.feeds.insert(Feed { ring: Ring::default(), slots: Vec::new(), limits, listed: false, cursor: 0 })
-            as u32)
+        FeedId(self.feeds.insert(Feed::new(limits)) as u32)
     }
 
     /// Ends a feed that has no subscriber left; false if it has.
@@ -437,6 +432,7 @@ impl<S> Engine<S> {
         match self.feeds.get(feed.0 as usize) {
             Some(found) if found.slots.is_empty() => {
                 self.listed_feeds.retain(|listed| *listed != feed.0);
+                self.resting.retain(|resting| *resting != feed.0);
                 self.counts.feed_bytes -= found.ring.retained_bytes();
                 self.feeds.remove(feed.0 as usize);
                 true
@@ -552,7 +548,7 @@ impl<S> Engine<S> {
             return Vec::new();
         }
         let waiting = found.ring.retained_frames();
-        let end_before = found.ring.end();
+        let offered = found.offered(&self.pace);
         let retained_before = found.ring.retained_bytes();
         found.ring.append(bytes, ends.iter().copied());
         self.counts.feed_bytes += found.ring.retained_bytes() - retained_before;
@@ -560,7 +556,7 @@ impl<S> Engine<S> {
         let mut lagging = Vec::new();
         if waiting + ends.len() > limits.max_backlog_frames || found.ring.retained_bytes() > limits.max_backlog_bytes {
             for slot in &found.slots {
-                if slot.position == end_before && slot.flags & HELD == 0 {
+                if slot.position >= offered && slot.flags & HELD == 0 {
                     continue;
                 }
                 let lag = found.ring.lag_frames(slot.position);

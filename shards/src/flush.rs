@@ -43,10 +43,16 @@ impl<S> Engine<S> {
 
     /// Sends until nothing more can be sent or `deadline` has passed.
     pub(crate) fn flush(&mut self, deadline: Instant) -> std::io::Result<()> {
+        self.rest(Instant::now());
         while self.has_output() {
             self.flush_own()?;
             if let Some(feed) = self.listed_feeds.pop_front() {
-                self.feeds[feed as usize].listed = false;
+                let found = &mut self.feeds[feed as usize];
+                if found.rests_until(&self.pace).is_some_and(|until| until > Instant::now()) {
+                    self.resting.push(feed);
+                    continue;
+                }
+                found.listed = false;
                 self.flush_feed(feed, deadline)?;
             }
             if Instant::now() >= deadline {
@@ -54,6 +60,26 @@ impl<S> Engine<S> {
             }
         }
         Ok(())
+    }
+
+    /// Ends the rest of feeds whose time has come.
+    fn rest(&mut self, now: Instant) {
+        let mut resting = std::mem::take(&mut self.resting);
+        resting.retain(|&feed| {
+            let rests = self.feeds[feed as usize].rests_until(&self.pace).is_some_and(|until| until > now);
+            if !rests {
+                self.listed_feeds.push_back(feed);
+            }
+            rests
+        });
+        self.resting = resting;
+    }
+
+    /// When the first of the feeds that rest is to go on.
+    pub(crate) fn rest_ends(&self) -> Option<Instant> {
+        // One that need not rest any more goes on at once.
+        let until = |feed: &u32| self.feeds[*feed as usize].rests_until(&self.pace).unwrap_or_else(Instant::now);
+        self.resting.iter().map(until).min()
     }
 
     /// One send for every connection with bytes of its own.
@@ -212,7 +238,8 @@ impl<S> Engine<S> {
 
     /// One send for every subscriber of a feed that is ready and behind; interrupted at `deadline`.
     fn flush_feed(&mut self, feed: u32, deadline: Instant) -> std::io::Result<()> {
-        let found = &self.feeds[feed as usize];
+        let found = &mut self.feeds[feed as usize];
+        found.begin_pass(Instant::now());
         let mut index = if found.cursor < found.slots.len() { found.cursor } else { 0 };
         let first = index;
         let mut more = false;
@@ -279,6 +306,7 @@ impl<S> Engine<S> {
         let found = &mut self.feeds[feed as usize];
         let (end, frames) = (found.ring.end(), found.ring.frames_total());
         self.counts.sends_total += results.len() as u64;
+        self.pace.sends_total += results.len() as u64;
         for send in results {
             let slot = &mut found.slots[send.slot as usize];
             let taken = match send.sent {
@@ -310,6 +338,8 @@ impl<S> Engine<S> {
                 slot.counted_frames = frames;
             } else {
                 more = true;
+                let position = slot.position;
+                found.passed(position);
             }
         }
         for id in full {

@@ -19,6 +19,7 @@ pub mod head;
 pub mod inbound;
 pub mod inbox;
 pub mod listen;
+mod pace;
 pub mod probe;
 mod reactor;
 mod sender;

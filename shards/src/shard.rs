@@ -144,7 +144,12 @@ impl<A: App> Shard<A> {
             }
             self.look_after();
             let patience = self.patience();
+            let before = Instant::now();
             self.reactor.wait(patience, &mut self.events)?;
+            let now = Instant::now();
+            let engine = &mut self.core.engine;
+            let before = if patience.is_zero() { now } else { before };
+            engine.pace.turned(before, now, engine.counts.delivered_frames_total);
             self.serve();
             self.core.tick();
         }
@@ -164,7 +169,8 @@ impl<A: App> Shard<A> {
         if busy || !self.core.inbox.sleep() {
             return Duration::ZERO;
         }
-        let rest = self.accept_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let rests = [self.accept_at, engine.rest_ends()];
+        let rest = rests.into_iter().flatten().min().map(|at| at.saturating_duration_since(Instant::now()));
         rest.map_or(TICK, |rest| rest.min(TICK)).max(Duration::from_micros(1))
     }
 
