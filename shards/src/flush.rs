@@ -5,12 +5,17 @@ use std::ops::Range;
 use std::time::Instant;
 
 use crate::cipher::BATCH_BYTES;
-use crate::conn::{ConnId, Ended, Phase};
+use crate::conn::{Chunk, ConnId, Ended, Phase};
 use crate::engine::{BLOCKED, Engine, OWN_BYTES, SECURED};
 use crate::sender::{BATCH_SENDS, Sent};
 
 /// The most bytes of one send: enough to pay for the system call, little enough to be fair.
 pub(crate) const SEND_BYTES: usize = 64 * 1024;
+
+/// Sends of replays' pages in one turn while feeds wait, and the most bytes of each: the kernel carries out a send as a
+/// whole, and what came live goes first.
+const PAGES_A_TURN: usize = 4;
+const PAGE_SEND_BYTES: usize = 32 * 1024;
 
 /// Above this many queued bytes nothing more is read from the peer.
 pub(crate) const HIGH_BYTES: usize = 1024 * 1024;
@@ -44,8 +49,9 @@ impl<S> Engine<S> {
     /// Sends until nothing more can be sent or `deadline` has passed.
     pub(crate) fn flush(&mut self, deadline: Instant) -> std::io::Result<()> {
         self.rest(Instant::now());
+        let mut pages = PAGES_A_TURN;
         while self.has_output() {
-            self.flush_own()?;
+            self.flush_own(&mut pages)?;
             if let Some(feed) = self.listed_feeds.pop_front() {
                 let found = &mut self.feeds[feed as usize];
                 if found.rests_until(&self.pace).is_some_and(|until| until > Instant::now()) {
@@ -82,8 +88,9 @@ impl<S> Engine<S> {
         self.resting.iter().map(until).min()
     }
 
-    /// One send for every connection with bytes of its own.
-    fn flush_own(&mut self) -> std::io::Result<()> {
+    /// One send for every connection with bytes of its own; of replays no more than `pages` while feeds wait.
+    fn flush_own(&mut self, pages: &mut usize) -> std::io::Result<()> {
+        let live = !self.listed_feeds.is_empty();
         let ready = std::mem::take(&mut self.listed);
         let mut ready = ready.into_iter();
         let mut results: Vec<OwnSend> = Vec::with_capacity(ready.len().min(BATCH_SENDS));
@@ -98,11 +105,20 @@ impl<S> Engine<S> {
                 else {
                     continue;
                 };
+                let mut limit_bytes = SEND_BYTES;
+                if live && !conn.blocked && matches!(conn.out.front(), Some(Chunk::Page(_))) {
+                    if *pages == 0 {
+                        self.listed.push(id);
+                        continue;
+                    }
+                    *pages -= 1;
+                    limit_bytes = PAGE_SEND_BYTES;
+                }
                 conn.listed = false;
                 if conn.blocked {
                     continue;
                 }
-                if let Some(sealed) = conn.seal_own_into(SEND_BYTES, &mut self.sealed) {
+                if let Some(sealed) = conn.seal_own_into(limit_bytes, &mut self.sealed) {
                     results.push(OwnSend { id, offered: sealed.len(), sealed: Some(sealed), sent: Sent::Full });
                     continue;
                 }
@@ -115,7 +131,7 @@ impl<S> Engine<S> {
                 let offered = match (&conn.secured, conn.out.front()) {
                     (Some(secured), _) if secured.pending().is_empty() => continue,
                     (Some(secured), _) => push(secured.pending()),
-                    (None, Some(chunk)) => chunk.with(conn.out_sent, SEND_BYTES, push),
+                    (None, Some(chunk)) => chunk.with(conn.out_sent, limit_bytes, push),
                     (None, None) => continue,
                 };
                 results.push(OwnSend { id, offered, sealed: None, sent: Sent::Full });

@@ -196,3 +196,33 @@ fn whoever_keeps_up_with_a_feed_that_rests_may_have_any_batch() {
     let mut bytes = [0; 256];
     assert_eq!(theirs.read(&mut bytes).unwrap(), 210, "the batch ends the rest");
 }
+
+#[test]
+fn pages_of_replays_stand_behind_what_came_live() {
+    let mut engine = Engine::new(Settings::default()).unwrap();
+    let mut open = || {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let id = engine.insert(ours.into());
+        engine.conn_mut(id).unwrap().phase = Phase::Open;
+        (id, theirs)
+    };
+    let (live, _taker) = open();
+    let replays: Vec<_> = (0..6).map(|_| open()).collect();
+    let feed = engine.create_feed(LIMITS);
+    engine.subscribe(live, feed, false);
+    for (id, _) in &replays {
+        engine.queue_page(*id, vec![7; 40 * 1024]);
+    }
+    frames(&mut engine, feed, 1);
+    let sent = |engine: &Engine<()>| {
+        let left: Vec<usize> = replays.iter().map(|(id, _)| 40 - engine.queued_bytes(*id) / 1024).collect();
+        left
+    };
+    // What is live is over when the loop of the flush comes to its end for the first time.
+    engine.flush(Instant::now()).unwrap();
+    assert_eq!(sent(&engine), [32, 32, 32, 32, 0, 0]);
+    assert_eq!(engine.counts.delivered_frames_total, 1);
+    engine.flush(Instant::now() + ms(1_000)).unwrap();
+    assert_eq!(sent(&engine), [40; 6]);
+}

@@ -98,7 +98,10 @@ impl Broker {
             &path,
             &lake.archive(),
             config.reader_threads as usize,
-            &plan.background,
+            {
+                let plan = plan.clone();
+                move || settle(&plan)
+            },
             Arc::clone(&telemetry),
         )?;
         let (peers, inboxes) = channels(shards).map_err(BrokerError::Thread)?;

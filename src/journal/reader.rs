@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use super::archive::Archive;
 use super::error::JournalError;
 use super::page::{self, PageError};
-use super::{sql, thread};
+use super::sql;
 use crate::stream::replay::{Resolution, ResolveRequest};
 use crate::telemetry::Telemetry;
 
@@ -101,8 +101,8 @@ impl std::fmt::Debug for ReaderHandle {
 }
 
 impl Readers {
-    /// Starts `threads` threads (at least one) that read the journal `path`, and `archive` for what has left it. They
-    /// may run on `cores` (anywhere if empty).
+    /// Starts `threads` threads (at least one) that read the journal `path`, and `archive` for what has left it. Each
+    /// calls `settle` first, which says where it runs.
     ///
     /// # Errors
     /// When the journal cannot be opened or a thread cannot start.
@@ -110,7 +110,7 @@ impl Readers {
         path: &Path,
         archive: &Arc<dyn Archive>,
         threads: usize,
-        cores: &[usize],
+        settle: impl Fn() + Clone + Send + 'static,
         telemetry: Arc<Telemetry>,
     ) -> Result<Self, JournalError> {
         let (requests, queue) = unbounded();
@@ -131,12 +131,12 @@ impl Readers {
                 waiting: Arc::clone(&waiting),
                 telemetry: Arc::clone(&telemetry),
             };
-            let cores = cores.to_vec();
+            let settle = settle.clone();
             let name = format!("sc-reader-{index}");
             let started = std::thread::Builder::new()
                 .name(name.clone())
                 .spawn(move || {
-                    thread::pin_to(&cores);
+                    settle();
                     reader.run();
                 })
                 .map_err(|source| JournalError::Thread { name, source })?;

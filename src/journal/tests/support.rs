@@ -120,7 +120,7 @@ impl Rig {
         let path = journal.path().to_owned();
         let writer =
             journal.start(Box::new(Recorder(sender)), Arc::clone(&telemetry), None).expect("the writer starts");
-        let readers = Readers::start(&path, archive, 1, &[], Arc::clone(&telemetry)).expect("the readers start");
+        let readers = Readers::start(&path, archive, 1, || (), Arc::clone(&telemetry)).expect("the readers start");
         let (jobs, reader) = (writer.sender(), readers.handle());
         Self { writer, jobs, events, telemetry, counters, readers, reader }
     }

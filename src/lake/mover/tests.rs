@@ -139,7 +139,8 @@ impl Rig {
     }
 
     fn readers(&self) -> Readers {
-        Readers::start(self.journal.path(), &self.lake.archive(), 1, &[], Arc::new(Telemetry::new(1))).expect("starts")
+        Readers::start(self.journal.path(), &self.lake.archive(), 1, || (), Arc::new(Telemetry::new(1)))
+            .expect("starts")
     }
 
     /// Ids and offsets of a whole replay from `from`.
