@@ -28,6 +28,9 @@ use crate::sender::Sent;
 const READ_BYTES: usize = 64 * 1024;
 /// Reads of one connection in a row before the others' turn.
 const READS_IN_A_ROW: usize = 4;
+/// Looks at the sockets before what was read is passed on, and how long they may take.
+const LOOKS_IN_A_ROW: usize = 6;
+const LOOKING: Duration = Duration::from_micros(100);
 /// Connections accepted in a row before the others' turn.
 const ACCEPTS_IN_A_ROW: usize = 64;
 /// How long accepting rests when there is no descriptor or no place for another connection.
@@ -151,6 +154,9 @@ impl<A: App> Shard<A> {
             let before = if patience.is_zero() { now } else { before };
             engine.pace.turned(before, now, engine.counts.delivered_frames_total);
             self.serve();
+            if self.core.engine.turn_wanted {
+                self.listen_on(Instant::now() + LOOKING)?;
+            }
             self.core.tick();
         }
     }
@@ -172,6 +178,22 @@ impl<A: App> Shard<A> {
         let rests = [self.accept_at, engine.rest_ends()];
         let rest = rests.into_iter().flatten().min().map(|at| at.saturating_duration_since(Instant::now()));
         rest.map_or(TICK, |rest| rest.min(TICK)).max(Duration::from_micros(1))
+    }
+
+    /// Reads those too who have spoken while others were read, so that what they say is passed on together: whoever is
+    /// woken by it may take the core at once, and peers that were answered together come back within microseconds.
+    fn listen_on(&mut self, until: Instant) -> io::Result<()> {
+        for _ in 1..LOOKS_IN_A_ROW {
+            self.reactor.wait(Duration::ZERO, &mut self.events)?;
+            if self.events.is_empty() {
+                break;
+            }
+            self.serve();
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Acts on what the wait has brought, then on those who had more than their turn.
