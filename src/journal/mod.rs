@@ -16,6 +16,7 @@ mod encode;
 mod erase;
 mod error;
 mod evict;
+mod gather;
 mod holes;
 mod insert;
 mod job;

@@ -12,6 +12,7 @@ use streamcast_shards::Block;
 use super::checkpoint::{Checkpointer, Duty};
 use super::encode;
 use super::error::JournalError;
+use super::gather::Gathering;
 use super::insert::Desk;
 use super::job::{Append, ClaimRef, CommitSink, GroupCommit, Job};
 use super::lock::RootLock;
@@ -107,8 +108,9 @@ impl Writer {
         let checkpointer = Checkpointer::start(&store.path)?;
         let index = streams.iter().enumerate().map(|(index, state)| (state.id, index)).collect();
         let backlog = VecDeque::new();
-        let evictions = Evictions::default();
-        let worker = Worker { store, checkpointer, streams, index, sink, telemetry, queue, backlog, evictions };
+        let (evictions, gathering) = (Evictions::default(), Gathering::default());
+        let worker =
+            Worker { store, checkpointer, streams, index, sink, telemetry, queue, backlog, evictions, gathering };
         let name = "sc-writer".to_owned();
         let thread = std::thread::Builder::new()
             .name(name.clone())
@@ -189,6 +191,7 @@ struct Worker {
     /// Jobs of the last [`Command::Jobs`] that are still to be taken.
     backlog: VecDeque<Job>,
     evictions: Evictions,
+    gathering: Gathering,
 }
 
 /// What is to be deleted when there is time for it.
@@ -283,6 +286,17 @@ impl Worker {
         }
     }
 
+    /// The next thing to do while a transaction waits for those that were just answered.
+    fn next_returning(&mut self, frames: usize) -> Option<Next> {
+        loop {
+            let until = self.gathering.until(frames, Instant::now())?;
+            let command = self.queue.recv_deadline(until).ok()?;
+            if let Some(next) = self.unpack(command) {
+                return Some(next);
+            }
+        }
+    }
+
     /// Takes everything that is queued, up to the bounds of one transaction.
     fn collect(&mut self, first: Next) -> Group {
         let mut group = Group::default();
@@ -294,13 +308,14 @@ impl Worker {
             && group.bytes < max_bytes
             && group.alone < MAX_ALONE_FRAMES
         {
-            let Some(next) = self.next_now() else { break };
+            let Some(next) = self.next_now().or_else(|| self.next_returning(group.jobs.len())) else { break };
             self.take(&mut group, next);
         }
+        self.gathering.closed(group.jobs.len(), Instant::now);
         group
     }
 
-    fn take(&self, group: &mut Group, next: Next) {
+    fn take(&mut self, group: &mut Group, next: Next) {
         match next {
             Next::Stop => group.stop = true,
             Next::Job(Job::Note(a, b, c)) => group.after = Some(After::Note(a, b, c)),
@@ -310,7 +325,12 @@ impl Worker {
                     group.rows += append.rows.ends.len();
                     group.bytes += append.rows.body.len();
                     let state = self.index.get(&append.stream).map(|index| &self.streams[*index]);
-                    group.alone += usize::from(state.is_some_and(|state| !state.group_commit));
+                    let alone = state.is_some_and(|state| !state.group_commit);
+                    group.alone += usize::from(alone);
+                    // A request of the batch API comes once, and a frame that is committed alone wins nothing by others.
+                    if !alone && append.insert.is_none() {
+                        self.gathering.took(append.token);
+                    }
                 }
                 group.jobs.push(job);
             }
@@ -420,13 +440,15 @@ impl Worker {
     fn carry_out(&mut self, plan: Plan, weights: &[Weight]) {
         if plan.is_empty() {
             // Only duplicates and gaps, judged by what is on disk: nothing to write.
+            self.gathering.dropped();
             self.take_off(weights);
             self.answer(plan, None);
             return;
         }
         let started = Instant::now();
         let committed = self.store.commit(&plan, &self.streams, now_us());
-        let elapsed_us = started.elapsed().as_micros() as u64;
+        let elapsed = started.elapsed();
+        let elapsed_us = elapsed.as_micros() as u64;
         self.take_off(weights);
         let counters = &self.telemetry.writer;
         match committed {
@@ -435,8 +457,10 @@ impl Worker {
                 counters.frames_total.fetch_add(weights.len() as u64, Relaxed);
                 counters.commit_us.record(elapsed_us);
                 self.deliver(plan, &proof);
+                self.gathering.answered(elapsed, started + elapsed);
             }
             Err(detail) => {
+                self.gathering.dropped();
                 counters.failed_commits_total.fetch_add(1, Relaxed);
                 self.answer(plan, Some(&detail));
             }
