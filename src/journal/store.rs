@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension as _, ToSql, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, ToSql, params};
 
 use super::error::JournalError;
 use super::evict::{self, End, Step};
@@ -113,11 +113,24 @@ impl Store {
         if self.unsure {
             self.make_void().map_err(|error| format!("an earlier commit failed and is not yet undone: {error}"))?;
         }
-        if let Err(error) = self.write(plan, streams, now_us) {
-            self.roll_back();
-            return Err(error.to_string());
-        }
-        let Err(error) = self.run("COMMIT") else {
+        let committed = match self.only_part(plan) {
+            // One statement begins and commits by itself. It may fail as a COMMIT does, with its rows in the log;
+            // but a lock that it waited for in vain is the one it begins with.
+            Some(batch) => match self.insert(&streams[batch.stream], batch) {
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                    return Err(error.to_string());
+                }
+                committed => committed,
+            },
+            None => {
+                if let Err(error) = self.write(plan, streams, now_us) {
+                    self.roll_back();
+                    return Err(error.to_string());
+                }
+                self.run("COMMIT")
+            }
+        };
+        let Err(error) = committed else {
             return Ok(CommitProof::after_commit());
         };
         self.roll_back();
@@ -131,6 +144,13 @@ impl Store {
                 Err(error.to_string())
             }
         }
+    }
+
+    /// The batch of a plan that is nothing but one SQL row.
+    fn only_part<'a>(&self, plan: &'a Plan) -> Option<&'a Batch> {
+        let [batch] = plan.batches.as_slice() else { return None };
+        let whole = batch.rows.body.len() <= self.settings.max_batch_bytes;
+        (whole && plan.marking().is_empty() && plan.receipts.is_empty()).then_some(batch)
     }
 
     /// Lends the connection between two transactions.
