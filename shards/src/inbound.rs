@@ -105,6 +105,19 @@ impl Inbound {
             return Ok(flow);
         }
         let mut pending = std::mem::take(&mut self.pending);
+        if let Some(missing) = missing_bytes(&pending)?.filter(|missing| *missing <= bytes.len()) {
+            // Only the frame that has begun has to be put together; the others are decoded where they are.
+            let (first, rest) = bytes.split_at_mut(missing);
+            pending.extend_from_slice(first);
+            let (_, flow) = self.run(&mut pending, limit_bytes, &mut each)?;
+            let (used, flow) = if flow == Flow::Stop { (0, flow) } else { self.run(rest, limit_bytes, &mut each)? };
+            pending.clear();
+            pending.extend_from_slice(&rest[used..]);
+            if !pending.is_empty() {
+                self.pending = pending;
+            }
+            return Ok(flow);
+        }
         pending.extend_from_slice(bytes);
         let (used, flow) = self.run(&mut pending, limit_bytes, &mut each)?;
         if used < pending.len() {
@@ -217,6 +230,13 @@ fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize, u64)>, Violat
         Ok(None) => Ok(None),
         Err(_) => Err(Violation::Protocol("a malformed frame header")),
     }
+}
+
+/// What is missing of the one frame that `pending` holds a part of; `None` if its header is not whole or more has come.
+fn missing_bytes(pending: &[u8]) -> Result<Option<usize>, Violation> {
+    let Some((_, header_bytes, length)) = read_header(pending)? else { return Ok(None) };
+    let whole = usize::try_from(length).ok().and_then(|length| length.checked_add(header_bytes));
+    Ok(whole.and_then(|whole| whole.checked_sub(pending.len())))
 }
 
 /// The code of a close frame (RFC 6455 section 7.4).

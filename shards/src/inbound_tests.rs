@@ -129,6 +129,30 @@ fn a_consumer_can_stop_and_go_on_later() {
     assert!(inbound.is_idle());
 }
 
+#[test]
+fn a_consumer_can_stop_after_a_frame_that_came_in_pieces() {
+    let mut bytes = [frame(0x81, b"a"), frame(0x81, b"b"), frame(0x81, b"c")].concat();
+    for cut in 1..bytes.len() {
+        let mut inbound = Inbound::default();
+        let mut seen = Vec::new();
+        let mut bytes = bytes.clone();
+        let (first, rest) = bytes.split_at_mut(cut);
+        for piece in [first, rest, &mut [], &mut [], &mut []] {
+            let decoded = inbound.decode(piece, LIMIT_BYTES, |message| {
+                let Message::Text(text) = message else { panic!("not text") };
+                seen.push(text[0]);
+                Flow::Stop
+            });
+            assert!(decoded.is_ok(), "cut at {cut}");
+        }
+        assert_eq!(seen, b"abc", "cut at {cut}");
+        assert!(inbound.is_idle(), "cut at {cut}");
+    }
+    let whole = decoded(&bytes, bytes.len()).expect("well-formed");
+    bytes.truncate(bytes.len() - 1);
+    assert_eq!(decoded(&bytes, 5).expect("well-formed"), whole[..2]);
+}
+
 proptest! {
     #[test]
     fn unmasking_is_byte_by_byte(mut payload: Vec<u8>, mask: [u8; 4]) {
