@@ -66,10 +66,10 @@ async def snapshot():
     return list(zip(table["litelink_offset"].to_pylist(), table["id"].to_pylist()))
 
 
-async def replay(server, start, count):
+async def replay(server, start, count, catch_up=True):
     import streamcast as sc
 
-    async with sc.connect(f"ws://127.0.0.1:{server.port}/r", offset=start, catch_up=True) as sub:
+    async with sc.connect(f"ws://127.0.0.1:{server.port}/r", offset=start, catch_up=catch_up) as sub:
         return [(got[0], got[2]["id"]) for got in [await asyncio.wait_for(sub.recv(), 60) for _ in range(count)]]
 
 
@@ -94,10 +94,11 @@ async def ours(scratch, step):
     want = [(i, i) for i in range(1, 61)]
     check(await snapshot() == want, "the bucket after the migration")
     shutil.rmtree(root)
-    call("restore", "r", "--published", "s3://bucket/pre", "--root", root)
-    server = serve(OURS, root, B)
+    call("restore", "r", "--published", "s3://bucket/pre", "--root", root, step=step)
+    server = serve(OURS, root, B, replay_published=False)
     await server.start()
     check(await replay(server, 1, 60) == want, "catching up after the restore")
+    check(await replay(server, 41, 20, catch_up=False) == want[40:], "the end of the log is back on this machine")
     new = await publish(server, [{"id": 61}, {"id": 62}])
     check(new == [60 + 1 + FENCE, 60 + 2 + FENCE], f"new offsets {new}")
     await server.stop()

@@ -21,6 +21,7 @@ mod report;
 mod restore;
 mod retain;
 mod retire;
+mod returned;
 mod root;
 mod time;
 

@@ -9,8 +9,9 @@ use super::estate::Estate;
 use super::finish::{layout, location};
 use super::holes::holes;
 use super::retire::revived;
+use super::returned::returned;
 use crate::journal::Adopted;
-use crate::lake::catalog::{NewFile, NewLog, Tier};
+use crate::lake::catalog::NewLog;
 use crate::lake::columns::Layout;
 use crate::lake::documents::{Change, Current, Document, Documents, LiveLog};
 use crate::lake::steps::step;
@@ -51,7 +52,7 @@ pub struct Restored {
 
 /// Restores a stream. Nothing of it may be in the data root, but for what an interrupted restore left there.
 ///
-/// Done in this order: the catalog, the document, and last the journal, which makes it true. The bucket's copy of the
+/// Done in this order: copies of the newest files, the catalog, the document, and last the journal, which makes it true. The bucket's copy of the
 /// document is written when the stream is served.
 ///
 /// # Errors
@@ -101,11 +102,9 @@ pub async fn restore(estate: &mut Estate<'_>, wanted: &Wanted<'_>) -> Result<Res
     })?;
     let rows = files.iter().map(|file| file.rows).sum();
     let known = log.sealed_end;
-    let new: Vec<NewFile> = files
-        .into_iter()
-        .filter(|file| file.start >= known)
-        .map(|file| NewFile { file, path: None, tier: Tier::Ingested, local: false, published: true })
-        .collect();
+    files.retain(|file| file.start >= known);
+    let new = returned(estate.grounds, stream, live, &location(live), files).await;
+    step("files copied back");
     estate.grounds.catalog.append(log.id, &new)?;
     step("files in the catalog");
     write_document(&documents, &found, &document).await?;

@@ -167,6 +167,8 @@ fn a_lost_stream_comes_back_behind_a_fence() {
         Wanted { stream: "r", published: &published, revive: false, exactly_once: true, ignore_replica: false };
     let restored = root.restore(&wanted).expect("restored");
     assert_eq!((restored.rows, restored.published_end, restored.next_offset), (5, 6, 6 + FENCE));
+    let report = root.report("r").expect("there");
+    assert_eq!(report.logs[0].files.map(|files| (files.files, files.local_files)), Some((1, 1)));
     assert!(matches!(root.restore(&wanted), Err(LifeError::Exists { .. })));
     let nowhere = Wanted { published: "file:///nowhere", stream: "x", ..wanted };
     assert!(matches!(root.restore(&nowhere), Err(LifeError::NothingThere { .. })));
