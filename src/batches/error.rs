@@ -91,12 +91,6 @@ impl ApiError {
         Self::new(503, "unavailable", message)
     }
 
-    /// 500: work that ended by a panic.
-    pub fn broken(error: &tokio::task::JoinError) -> Self {
-        tracing::error!(%error, "a request ended by a panic");
-        Self::new(500, "internal", "an error of the broker's own; see its log")
-    }
-
     /// The body of the answer.
     #[must_use]
     pub fn body(&self) -> String {

@@ -424,14 +424,14 @@ impl Service {
             let _permit = permit;
             work()
         };
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ApiError::broken(&error)))
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ended_by_panic(&error)))
     }
 
     /// Carries `work` to its end even if whoever asked for it goes away: what is on disk has to be known here, too.
     pub(super) async fn to_the_end<T: Send + 'static>(
         work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
     ) -> Result<T, ApiError> {
-        tokio::spawn(work).await.unwrap_or_else(|error| Err(ApiError::broken(&error)))
+        tokio::spawn(work).await.unwrap_or_else(|error| Err(ended_by_panic(&error)))
     }
 
     /// Has the writer do something between two transactions.
@@ -505,4 +505,10 @@ impl Service {
             pause = (pause * 2).min(Duration::from_millis(50));
         }
     }
+}
+
+/// 500: work that ended by a panic.
+fn ended_by_panic(error: &tokio::task::JoinError) -> ApiError {
+    tracing::error!(%error, "a request ended by a panic");
+    ApiError::new(500, "internal", "an error of the broker's own; see its log")
 }
