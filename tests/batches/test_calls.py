@@ -6,7 +6,8 @@ import sqlite3
 import time
 
 from api import Api, apart, until
-from broker import A, Broker, Case, stream
+from api_case import ApiCase
+from broker import A, stream
 
 try:
     import streamcast as sc
@@ -14,16 +15,8 @@ except ImportError:
     sc = None
 
 
-class Calls(Case):
-    async def asyncSetUp(self):
-        await super().asyncSetUp()
-        self.broker = Broker(stream("t", A), stream("live", None), stream("once", A, exactly_once=True))
-        await self.broker.start()
-        self.api = Api(self.broker.port)
-
-    async def asyncTearDown(self):
-        self.api.close()
-        await self.broker.__aexit__()
+class Calls(ApiCase):
+    streams = (stream("t", A), stream("live", None), stream("once", A, exactly_once=True))
 
     async def test_a_stream_from_its_creation_to_its_end(self):
         api = self.api

@@ -4,8 +4,8 @@ import json
 import socket
 import time
 
-from api import Api, until
-from broker import Broker, Case
+from api import until
+from api_case import ApiCase
 
 # Moments after the request at which the client leaves, from before it is read to after it is answered.
 LEAVES_S = [step * 0.0004 for step in range(25)]
@@ -20,17 +20,7 @@ def ask_and_leave(port: int, method: str, path: str, body=None, after_s: float =
         time.sleep(after_s)
 
 
-class Gone(Case):
-    async def asyncSetUp(self):
-        await super().asyncSetUp()
-        self.broker = Broker()
-        await self.broker.start()
-        self.api = Api(self.broker.port)
-
-    async def asyncTearDown(self):
-        self.api.close()
-        await self.broker.__aexit__()
-
+class Gone(ApiCase):
     async def test_a_validator_that_was_recorded_is_the_one_that_is_used(self):
         self.api.create("v")
         for number, after_s in enumerate(LEAVES_S):

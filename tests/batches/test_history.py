@@ -8,19 +8,12 @@ import threading
 import time
 
 from api import Api, apart, until
-from broker import A, Broker, Case, stream
+from api_case import ApiCase
+from broker import A, stream
 
 
-class History(Case):
-    async def asyncSetUp(self):
-        await super().asyncSetUp()
-        self.broker = Broker(stream("t", A))
-        await self.broker.start()
-        self.api = Api(self.broker.port)
-
-    async def asyncTearDown(self):
-        self.api.close()
-        await self.broker.__aexit__()
+class History(ApiCase):
+    streams = (stream("t", A),)
 
     async def test_a_cursor_names_the_same_boundary_for_ever(self):
         """Inserts, publishes, erasures, stops and kills in any order: every cursor ever given reads what the model says."""

@@ -4,23 +4,16 @@ import asyncio
 import json
 import time
 
-from api import Api, until
-from broker import A, Broker, Case, stream
+from api import until
+from api_case import ApiCase
+from broker import A, stream
 
 RETENTION = "/v1/streams/{}/retention"
 
 
-class Keeping(Case):
-    async def asyncSetUp(self):
-        await super().asyncSetUp()
-        self.broker = Broker(stream("t", A), stream("live", None))
-        self.broker.config["maintenance"] = {"clean_every": 0.5, "flush_every": 1, "publish_every": 0.5}
-        await self.broker.start()
-        self.api = Api(self.broker.port)
-
-    async def asyncTearDown(self):
-        self.api.close()
-        await self.broker.__aexit__()
+class Keeping(ApiCase):
+    streams = (stream("t", A), stream("live", None))
+    config = {"maintenance": {"clean_every": 0.5, "flush_every": 1, "publish_every": 0.5}}
 
     def set(self, name, body, **headers):
         return self.api.call("PUT", RETENTION.format(name), body, headers)

@@ -4,8 +4,8 @@ import json
 import random
 import subprocess
 
-from api import Api
-from broker import A, ADAPTER, Broker, Case, stream
+from api_case import ApiCase
+from broker import A, ADAPTER, stream
 
 WIDER = A | {"properties": A["properties"] | {"more": {"type": ["string", "null"]}}}
 
@@ -15,20 +15,15 @@ def some(dice: random.Random, cursors, count: int) -> list[str]:
     return dice.sample(sorted(cursors), min(len(cursors), count))
 
 
-class Moves(Case):
+class Moves(ApiCase):
+    streams = (stream("t", A, replay_published=True),)
+
     async def asyncSetUp(self):
         await super().asyncSetUp()
-        self.broker = Broker(stream("t", A, replay_published=True))
-        await self.broker.start()
-        self.api = Api(self.broker.port)
         self.log: list[tuple[int, int]] = []  # offset and id of what is there
         self.entries: dict[int, str] = {}  # entry ids by offset
         self.cursors: dict[str, int] = {}  # every cursor ever given, and the offset after it
         self.ids = 0
-
-    async def asyncTearDown(self):
-        self.api.close()
-        await self.broker.__aexit__()
 
     async def offline(self, *args) -> None:
         """A command on the root while no broker serves it."""

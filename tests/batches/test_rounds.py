@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from api import Api, apart
-from broker import Broker, Case
+from api import apart
+from api_case import ApiCase
 
 ENTRIES = 300
 READERS = 24
@@ -44,17 +44,10 @@ async def by_pages(port: int) -> list[int]:
     return found
 
 
-class Rounds(Case):
+class Rounds(ApiCase):
     async def asyncSetUp(self):
         await super().asyncSetUp()
-        self.broker = Broker()
-        await self.broker.start()
-        self.api = Api(self.broker.port)
         self.api.create("busy")
-
-    async def asyncTearDown(self):
-        self.api.close()
-        await self.broker.__aexit__()
 
     def insert_all(self) -> None:
         for number in range(ENTRIES):
