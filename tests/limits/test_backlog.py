@@ -5,20 +5,22 @@ import json
 import time
 import unittest
 
-from broker import A, Broker, Case, Closed, row, rows, stream
+from broker import A, PATIENCE_S, Broker, Case, Closed, row, rows, stream
 
 TINY = 4096  # bytes of receive buffer: a peer that does not read blocks the broker's socket soon
 WIDE = "x" * 2000
 
 
-async def drain(peer, timeout: float = 20) -> tuple[list[int], Closed | None]:
-    """Offsets of everything that still comes, until the close or a second of silence."""
+async def drain(peer, last: int | None = None) -> tuple[list[int], Closed | None]:
+    """Offsets of everything that still comes until the close. With `last`, until that one and what comes soon after it."""
     offsets: list[int] = []
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(PATIENCE_S):
+            while last is None or not offsets or offsets[-1] < last:
+                offsets += [json.loads(payload)[0] for payload in await peer.take()]
+        async with asyncio.timeout(0.5):
             while True:
-                for payload in await asyncio.wait_for(peer.take(), 1):
-                    offsets.append(json.loads(payload)[0])
+                offsets += [json.loads(payload)[0] for payload in await peer.take()]
     except Closed as end:
         return offsets, end
     except TimeoutError:
@@ -58,7 +60,7 @@ class Backlog(Case):
                 self.assertIn("ok", json.loads(await publisher.first()))
                 total += 50
                 while len(seen) < total:
-                    seen += [json.loads(payload)[0] for payload in await asyncio.wait_for(quick.take(), 10)]
+                    seen += [json.loads(payload)[0] for payload in await asyncio.wait_for(quick.take(), PATIENCE_S)]
             self.assertEqual(seen, list(range(1, total + 1)), "a subscriber that reads was disturbed")
             Stalled.wake(stalled)
             offsets, end = await drain(stalled)
@@ -73,7 +75,7 @@ class Backlog(Case):
         async with Broker(stream("r", A, max_backlog=4)) as broker:
             peer, _ = await broker.attach("r")
             await broker.publish("r", rows(0, 500))
-            offsets, end = await drain(peer)
+            offsets, end = await drain(peer, 500)
             self.assertEqual((offsets, end), (list(range(1, 501)), None))
 
     async def test_rows_that_do_not_match_are_no_backlog(self):
@@ -82,7 +84,7 @@ class Backlog(Case):
             await self.fill(broker, "r", 100)
             await broker.publish("r", row(1, "y"))
             Stalled.wake(peer)
-            offsets, end = await drain(peer)
+            offsets, end = await drain(peer, 5001)
             self.assertEqual((offsets, end), ([5001], None))
 
     async def test_bytes_are_bounded_too(self):
@@ -109,11 +111,11 @@ class Backlog(Case):
             async def trickle(count: int, pause: float) -> None:
                 while len(offsets) < count:
                     Stalled.wake(peer)
-                    offsets.extend(json.loads(payload)[0] for payload in await asyncio.wait_for(peer.take(), 10))
+                    offsets.extend(json.loads(payload)[0] for payload in await asyncio.wait_for(peer.take(), PATIENCE_S))
                     peer.transport.pause_reading()
                     await asyncio.sleep(pause)
 
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(2 * PATIENCE_S):
                 began = time.monotonic()
                 while time.monotonic() - began < 1.5:
                     await trickle(len(offsets) + 1, 0.02)
@@ -132,12 +134,12 @@ class Backlog(Case):
             last = await broker.publish("r", *(row(i, "y") for i in range(40)))
             for waiting, want in ((peer, range(1, total + 41)), (filtered, range(total + 1, total + 41))):
                 Stalled.wake(waiting)
-                offsets, end = await drain(waiting)
+                offsets, end = await drain(waiting, want[-1])
                 self.assertEqual((offsets, end), (list(want), None))
             # Back on the feed: what comes now comes live.
-            await broker.publish("r", row(1, "y"))
+            (reply,) = await broker.publish("r", row(1, "y"))
             for waiting in (peer, filtered):
-                offsets, end = await drain(waiting)
+                offsets, end = await drain(waiting, reply["ok"][0])
                 self.assertEqual((offsets, end), ([last[-1]["ok"][0] + 1], None))
 
     async def test_slow_replay_keeps_memory_flat(self):
@@ -148,7 +150,7 @@ class Backlog(Case):
             await self.fill(broker, "r", 600)
             self.assertLess(broker.resident_bytes() - early, 48 << 20)
             Stalled.wake(peers[0])
-            offsets, end = await drain(peers[0])
+            offsets, end = await drain(peers[0], 35_000)
             self.assertEqual((offsets, end), (list(range(1, 35_001)), None))
 
 

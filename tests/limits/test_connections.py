@@ -6,7 +6,7 @@ import json
 import time
 import unittest
 
-from broker import A, Broker, Case, Closed, Conn, Peer, Refused, http, row, stream
+from broker import A, PATIENCE_S, Broker, Case, Closed, Conn, Peer, Refused, eventually, http, row, stream
 
 
 async def ends(reader, within: float) -> tuple[bytes, float]:
@@ -31,7 +31,7 @@ class Connections(Case):
                 self.fail("a connection beyond max_connections was greeted")
             for peer in held:
                 peer.close()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while True:
                     try:
                         await (late if not late.done() else broker.attach("r"))
@@ -53,9 +53,7 @@ class Connections(Case):
                     with contextlib.suppress(Closed, Refused):
                         await Peer.open(broker.port, target)
                 await http(broker.port, "GET", "/stats")
-            async with asyncio.timeout(15):
-                while broker.open_files() > before + 2:
-                    await asyncio.sleep(0.05)
+            await eventually(lambda: broker.open_files() <= before + 2, "descriptors are still open")
 
     async def test_silence_before_the_request_ends(self):
         """Nothing at all, half a head, and a head that drips: none may stay for ever."""
@@ -73,7 +71,7 @@ class Connections(Case):
                             await writer.drain()
 
                 task = asyncio.create_task(drops())
-                said, seconds = await ends(reader, 40)
+                said, seconds = await ends(reader, PATIENCE_S)
                 task.cancel()
                 writer.close()
                 self.assertTrue(said == b"" or b" 408 " in said.split(b"\r\n")[0], said[:80])
@@ -85,19 +83,20 @@ class Connections(Case):
 
     async def test_keepalive(self):
         """A peer that answers pings stays, one that does not is closed 1011 (wire.md section 1.1)."""
-        async with Broker(stream("r", A), keepalive_ping_s=1, keepalive_timeout_s=1) as broker:
+        async with Broker(stream("r", A), keepalive_ping_s=1, keepalive_timeout_s=4) as broker:
             alive = await Conn.open(broker.port, "/r")
             deaf = await Conn.open(broker.port, "/r")
             publisher = await Conn.open(broker.port, "/r?publish")
             for peer in (alive, deaf, publisher):
                 await peer.recv()
             deaf.pong_automatically = publisher.pong_automatically = False
-            living = asyncio.create_task(alive.recv(6))
+            # Longer than the broker waits for a pong, which is longer than a machine stands still.
+            living = asyncio.create_task(alive.recv(7))
             for peer in (deaf, publisher):
                 began = time.monotonic()
-                event = await peer.recv(8)
+                event = await peer.recv(PATIENCE_S)
                 self.assertEqual((event.kind, event.code, event.text), ("close", 1011, "keepalive ping timeout"))
-                self.assertLess(time.monotonic() - began, 5)
+                self.assertLess(time.monotonic() - began, 20)
             self.assertEqual((await living).kind, "timeout")
             await broker.publish("r", row(1))
             self.assertEqual((await alive.recv()).kind, "text")
@@ -111,7 +110,7 @@ class Connections(Case):
             await asyncio.sleep(0.3)
             peer.send_frame(9, b"still there?")
             rows = 0
-            while (event := await peer.recv(10)).kind == "text":
+            while (event := await peer.recv(PATIENCE_S)).kind == "text":
                 rows += 1
             self.assertEqual((event.kind, event.data), ("pong", b"still there?"))
             self.assertLess(rows, 30_000, "the pong waited for the whole replay")
@@ -122,10 +121,13 @@ class Connections(Case):
             await broker.publish("r", *[batch] * 60)
             peer = await Conn.open(broker.port, "/r?offset=1", rcvbuf=4096)
             await peer.recv()
-            began = time.monotonic()
-            event = await peer.close()
+            peer.sent_close = True
+            peer.send_frame(8, b"\x03\xe8")
+            rows = 0
+            while (event := await peer.recv(PATIENCE_S)).kind == "text":
+                rows += 1
             self.assertEqual((event.kind, event.code), ("close", 1000))
-            self.assertLess(time.monotonic() - began, 5)
+            self.assertLess(rows, 30_000, "the close waited for the whole replay")
 
 
 class Stopping(Case):
@@ -143,19 +145,21 @@ class Stopping(Case):
         async with Broker(stream("r", A, max_replay=None), stop_timeout_s=3) as broker:
             peers = await self.stalled(broker)
             began = time.monotonic()
-            self.assertEqual(await broker.stop(timeout=20), 0)
-            self.assertLess(time.monotonic() - began, 6)
+            self.assertEqual(await broker.stop(timeout=PATIENCE_S), 0)
+            self.assertLess(time.monotonic() - began, 3 + 15)
             del peers
 
     async def test_second_sigterm_ends_at_once(self):
         async with Broker(stream("r", A, max_replay=None), stop_timeout_s=60) as broker:
             peers = await self.stalled(broker)
             broker.process.terminate()
+            # Two that are pending at once are one.
+            await eventually(lambda: '"stopping"' in broker.log_path.read_text(), "the first is not heard of")
             await asyncio.sleep(0.5)
             if broker.alive:
                 began = time.monotonic()
-                await broker.stop(timeout=20)
-                self.assertLess(time.monotonic() - began, 2)
+                await broker.stop(timeout=PATIENCE_S)
+                self.assertLess(time.monotonic() - began, 30)
             await broker.start()
             self.assertEqual(len(await broker.log_of("r")), 20_000)
             del peers
@@ -185,8 +189,8 @@ class Replays(Case):
             began = time.monotonic()
             for i in range(50):
                 await broker.publish("r", row(i))
-                self.assertEqual(json.loads(await asyncio.wait_for(live.first(), 5))[0], 100_001 + i)
-            self.assertLess(time.monotonic() - began, 10)
+                self.assertEqual(json.loads(await asyncio.wait_for(live.first(), PATIENCE_S))[0], 100_001 + i)
+            self.assertLess(time.monotonic() - began, PATIENCE_S)
             self.assertLess(broker.resident_bytes() - before, 128 << 20)
 
 

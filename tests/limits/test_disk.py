@@ -11,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from broker import A, Broker, Case, Closed, StartFailed, rows, stream
+from broker import A, PATIENCE_S, Broker, Case, StartFailed, rows, stream
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ class Full(Case):
         for _ in range(4000):
             batch = rows(seq, 100, "x" * 200)
             peer.send((f"[{seq},{batch}]" if "publisher" in query else batch).encode())
-            reply = json.loads(await asyncio.wait_for(peer.first(), 20))
+            reply = json.loads(await asyncio.wait_for(peer.first(), PATIENCE_S))
             if "ok" not in reply:
                 self.assertEqual(reply["error"], "commit_failed")
                 peer.close()
@@ -100,16 +100,16 @@ class Full(Case):
                 # Room again: no restart is needed, and the sequence goes on where it stopped.
                 ballast.unlink()
                 peer, _ = await broker.attach("x", "?publish&publisher=p")
-                for _ in range(50):
+                for _ in range(300):
                     peer.send(f"[{failed},{rows(failed, 10)}]".encode())
-                    reply = json.loads(await asyncio.wait_for(peer.first(), 20))
+                    reply = json.loads(await asyncio.wait_for(peer.first(), PATIENCE_S))
                     if "ok" in reply:
                         break
                     self.assertEqual(reply["error"], "commit_failed")
                     await asyncio.sleep(0.1)
                 self.assertEqual(reply.get("ok"), list(range(len(marked) + 1, len(marked) + 11)), reply)
                 marked += reply["ok"]
-                for _ in range(50):
+                for _ in range(300):
                     reply = (await broker.publish("r", rows(0, 100)))[0]
                     if "ok" in reply:
                         break
@@ -118,7 +118,7 @@ class Full(Case):
                 acked += reply["ok"]
                 seen: list[int] = []
                 while len(seen) < len(acked):
-                    seen += [json.loads(payload)[0] for payload in await asyncio.wait_for(watcher.take(), 10)]
+                    seen += [json.loads(payload)[0] for payload in await asyncio.wait_for(watcher.take(), PATIENCE_S)]
                 self.assertEqual(seen, acked, "a subscriber saw something else than was acked")
                 await broker.restart(kill=True)
                 await self.check(broker, "r", acked)
@@ -157,9 +157,10 @@ class Full(Case):
                 self.assertEqual({reply.get("error") for reply in replies} - {None}, {"commit_failed"})
                 self.assertEqual(acked, list(range(1, len(acked) + 1)), "a failed frame took an offset")
                 seen: list[int] = []
-                with contextlib.suppress(TimeoutError, Closed):
-                    while True:
-                        seen += [json.loads(payload)[0] for payload in await asyncio.wait_for(watcher.take(), 1)]
+                while len(seen) < len(acked):
+                    seen += [json.loads(payload)[0] for payload in await asyncio.wait_for(watcher.take(), PATIENCE_S)]
+                with contextlib.suppress(TimeoutError):
+                    seen += [json.loads(payload)[0] for payload in await asyncio.wait_for(watcher.take(), 1)]
                 self.assertEqual(seen, acked)
                 await self.check(broker, "r", acked)
 

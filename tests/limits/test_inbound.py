@@ -5,7 +5,7 @@ import asyncio
 import json
 import unittest
 
-from broker import A, Broker, Case, Closed, Conn, row, rows, stream
+from broker import A, PATIENCE_S, Broker, Case, Closed, Conn, row, rows, stream
 
 
 class Inbound(Case):
@@ -40,7 +40,7 @@ class Inbound(Case):
             deaf.transport.pause_reading()
             text, sent = rows(0, 50, "x" * 100).encode(), 0
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE_S):
                     while True:
                         deaf.send(text)
                         sent += 1
@@ -49,11 +49,11 @@ class Inbound(Case):
                 pass
             taken = (await broker.metrics())['streamcast_stream_rows_total{stream="r"}'] / 50
             self.assertLess(taken, sent, "the broker went on reading")
-            await asyncio.wait_for(broker.publish("r", row(1)), 5)
+            await asyncio.wait_for(broker.publish("r", row(1)), PATIENCE_S)
             deaf.transport.resume_reading()
             replies = 0
             while replies < sent:
-                replies += len(await asyncio.wait_for(deaf.take(), 10))
+                replies += len(await asyncio.wait_for(deaf.take(), PATIENCE_S))
             self.assertEqual(replies, sent)
 
     async def test_max_message_bytes(self):
@@ -68,7 +68,7 @@ class Inbound(Case):
             replies, end = [], None
             try:
                 while True:
-                    replies += map(json.loads, await asyncio.wait_for(peer.take(), 10))
+                    replies += map(json.loads, await asyncio.wait_for(peer.take(), PATIENCE_S))
             except Closed as closed:
                 end = closed
             self.assertEqual([reply["ok"] for reply in replies], [[1], [2], [3]])
@@ -84,7 +84,7 @@ class Inbound(Case):
                 peer.send_frame(1, b'{"id":1,', fin=False)
                 for _ in range(20):
                     peer.send_frame(0, b" " * 250, fin=False)
-                event = await peer.recv(5)
+                event = await peer.recv()
                 self.assertEqual((event.kind, event.code), ("close", 1009), query)
 
     async def test_an_announced_length_reserves_nothing(self):
@@ -105,7 +105,7 @@ class Inbound(Case):
                 peer = await Conn.open(broker.port, "/r?publish")
                 await peer.recv()
                 peer.send_frame(**what)
-                event = await peer.recv(5)
+                event = await peer.recv()
                 self.assertTrue(event.kind == "eof" or (event.kind, event.code) == ("close", 1002), event)
 
 

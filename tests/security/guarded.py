@@ -7,11 +7,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from broker import A, ADAPTER, Broker, Case, stream
+from broker import A, ADAPTER, PATIENCE_S, Broker, Case, stream
 
 PASSWORD = "correct-horse-battery"
 WRONG = "wrong-horse-battery"
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+GREETING = b'{"streamcast"'
 
 
 def tool(*args, **how) -> str:
@@ -36,15 +37,15 @@ def upgrade(target: str, fields: dict | list = (), body: bytes = b"") -> bytes:
     return request("GET", target, [*asked, *fields], body)
 
 
-async def answers(port: int, sent: bytes, within: float = 3, quiet: float = 0.3, **how) -> bytes:
-    """Everything that comes back until nothing has for a while, or the peer ends."""
+async def answers(port: int, sent: bytes, within: float = PATIENCE_S, quiet: float = 0.3, until: bytes = b"", **how) -> bytes:
+    """Everything that comes back until the peer ends, or nothing has come for a while and `until` is among it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, **how)
     found = b""
     try:
         writer.write(sent)
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
-            wait = quiet if found else deadline - time.monotonic()
+            wait = quiet if found and until in found else max(0, deadline - time.monotonic())
             try:
                 more = await asyncio.wait_for(reader.read(65_536), wait)
             except (TimeoutError, ConnectionError):
@@ -103,7 +104,7 @@ class Guarded(Case):
 
 def greeting(answer: bytes) -> dict | None:
     """The first text frame after a 101, if it is a greeting."""
-    start = answer.find(b'{"streamcast"')
+    start = answer.find(GREETING)
     if start < 0:
         return None
     return json.JSONDecoder().raw_decode(answer[start:].decode(errors="replace"))[0]

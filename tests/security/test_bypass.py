@@ -3,13 +3,13 @@
 import json
 
 from broker import http
-from guarded import PASSWORD, WRONG, Guarded, answers, basic, codes, greeting, request, upgrade
+from guarded import GREETING, PASSWORD, WRONG, Guarded, answers, basic, codes, greeting, request, upgrade
 
 
 class Bypass(Guarded):
     async def test_the_gate_opens_for_what_is_granted(self):
         """Otherwise nothing below means anything."""
-        answer = await answers(self.port, upgrade("/r", basic()))
+        answer = await answers(self.port, upgrade("/r", basic()), until=GREETING)
         self.assertEqual(codes(answer), [101])
         self.assertEqual(greeting(answer)["stream"], "r")
         self.assertEqual(await self.codes(upgrade("/secret", basic("ops"))), [101])
@@ -113,7 +113,7 @@ class Bypass(Guarded):
         self.assertEqual(await self.codes(upgrade(f"/secret?ticket={ticket}")), [403])
         self.assertEqual(await self.codes(upgrade(f"/r?ticket={ticket}")), [401], "it was used")
         ticket = json.loads((await http(self.port, "POST", "/v1/tickets", headers=basic(), body=b"")).text)["ticket"]
-        found = greeting(await answers(self.port, upgrade(f"/r?offset=0&ticket={ticket}")))
+        found = greeting(await answers(self.port, upgrade(f"/r?offset=0&ticket={ticket}"), until=GREETING))
         self.assertEqual(found["replay"], [1, 1])
         self.assertEqual(await self.codes(request("POST", "/v1/tickets")), [401])
 

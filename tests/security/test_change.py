@@ -9,7 +9,7 @@ import time
 
 import websockets
 
-from broker import http
+from broker import PATIENCE_S, eventually, http
 from guarded import PASSWORD, WRONG, Guarded, basic, request, tool, upgrade
 
 
@@ -19,16 +19,12 @@ class Change(Guarded):
     async def reload(self, says: str):
         before = self.log().count(says)
         self.broker.signal(signal.SIGHUP)
-        for _ in range(200):
-            if self.log().count(says) > before:
-                return
-            await asyncio.sleep(0.05)
-        self.fail(f"no {says!r} in the log")
+        await eventually(lambda: self.log().count(says) > before, f"no {says!r} in the log")
 
     async def closed(self, socket) -> int:
         try:
             while True:
-                await asyncio.wait_for(socket.recv(), 5)
+                await asyncio.wait_for(socket.recv(), PATIENCE_S)
         except websockets.exceptions.ConnectionClosed as end:
             return end.rcvd.code
 
@@ -69,7 +65,7 @@ class Change(Guarded):
         began = time.monotonic()
         found = await asyncio.gather(*(self.codes(upgrade("/r", basic())) for _ in range(200)))
         self.assertEqual(found, [[101]] * 200)
-        self.assertLess(time.monotonic() - began, 20)
+        self.assertLess(time.monotonic() - began, PATIENCE_S)
 
 
 class Tokens(Guarded):
@@ -100,10 +96,16 @@ class Tokens(Guarded):
         self.assertEqual(await self.codes(upgrade("/secret", self.token())), [403])
         for wrong in ({"aud": "x"}, {"iss": "x"}, {"exp": time.time() - 1}, {"nbf": time.time() + 60}):
             self.assertEqual(await self.codes(upgrade("/r", self.token(**wrong))), [401], wrong)
-        until = time.time() + 3
-        async with websockets.connect(self.broker.uri("r"), additional_headers=self.token(exp=until)) as socket:
-            await socket.recv()
-            with self.assertRaises(websockets.exceptions.ConnectionClosed) as end:
-                await asyncio.wait_for(socket.recv(), 8)
+        for life_s in (3, 10, 30):
+            until = time.time() + life_s
+            try:
+                async with websockets.connect(self.broker.uri("r"), additional_headers=self.token(exp=until)) as socket:
+                    await socket.recv()
+                    with self.assertRaises(websockets.exceptions.ConnectionClosed) as end:
+                        await asyncio.wait_for(socket.recv(), life_s + PATIENCE_S)
+                break
+            except websockets.exceptions.InvalidStatus as refused:
+                # It was over before it was shown, if the machine stood still meanwhile.
+                self.assertEqual((refused.response.status_code, time.time() >= until), (401, True))
         self.assertEqual((end.exception.rcvd.code, end.exception.rcvd.reason), (4401, '{"error":"credentials_expired"}'))
         self.assertGreaterEqual(time.time(), until - 0.1)

@@ -8,11 +8,14 @@ from guarded import Guarded, basic, request, upgrade
 
 
 class Floods(Guarded):
+    policy = "[limits]\nfailures = 100000\n"
+
     async def well(self):
+        """Whoever had to wait for those who say nothing would wait for the ten seconds that they are given."""
         began = time.monotonic()
         self.assertEqual(await self.codes(upgrade("/r", basic())), [101])
         self.assertEqual((await http(self.port, "GET", "/healthz")).code, 200)
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 9)
 
     async def test_slow_heads_are_given_up(self):
         """200 peers say a byte a second; others are served meanwhile, and after ten seconds they are gone."""
@@ -20,15 +23,17 @@ class Floods(Guarded):
         for _, writer in peers:
             writer.write(b"GET /r HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nA: ")
         ends = [asyncio.create_task(reader.read()) for reader, _ in peers]
-        for _ in range(13):
+        for second in range(40):
             for _, writer in peers:
                 try:
                     writer.write(b"a")
                 except ConnectionError:
                     pass
-            await asyncio.sleep(1)
-        await self.well()
-        done, left = await asyncio.wait(ends, timeout=3)
+            if second == 1:
+                await self.well()
+            done, left = await asyncio.wait(ends, timeout=1)
+            if not left:
+                break
         self.assertEqual(len(left), 0)
         # Whatever they were told, it was no 101.
         self.assertFalse(any(b" 101 " in (task.result() if not task.exception() else b"") for task in done))
@@ -55,9 +60,14 @@ class Floods(Guarded):
     async def test_wrong_passwords_do_not_hold_up_those_who_are_known(self):
         """Checks take the time of threads of their own: a shard goes on, and so do those who were let in before."""
         await self.well()
-        guesses = [asyncio.create_task(self.codes(upgrade("/r", basic("ann", f"guess {number}")))) for number in range(100)]
-        began = time.monotonic()
-        self.assertEqual(await self.codes(upgrade("/r?publish", {"Authorization": f"Bearer {self.key}"})), [101])
-        self.assertLess(time.monotonic() - began, 2)
-        found = await asyncio.gather(*guesses)
-        self.assertFalse({code for codes in found for code in codes} - {401, 429}, found)
+        took = []
+        for turn in range(5):
+            guesses = [asyncio.create_task(self.codes(upgrade("/r", basic("ann", f"guess {turn}-{number}")))) for number in range(100)]
+            began = time.monotonic()
+            self.assertEqual(await self.codes(upgrade("/r?publish", {"Authorization": f"Bearer {self.key}"})), [101])
+            took.append(time.monotonic() - began)
+            self.assertEqual(await asyncio.gather(*guesses), [[401]] * 100)
+            # Again, if the machine stood still in that moment.
+            if took[-1] < 2:
+                return
+        self.fail(f"let in after {took} s")

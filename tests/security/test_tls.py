@@ -11,8 +11,8 @@ import unittest
 
 import websockets
 
-from broker import A, ADAPTER, Broker, row, rows, stream
-from guarded import PASSWORD, Guarded, answers, basic, certificate, codes, greeting, request, upgrade
+from broker import A, ADAPTER, PATIENCE_S, Broker, eventually, row, rows, stream
+from guarded import GREETING, PASSWORD, Guarded, answers, basic, certificate, codes, greeting, request, upgrade
 
 ROWS = 30_000
 
@@ -53,7 +53,7 @@ class Tls(Secured):
         self.assertEqual(codes(await self.secret(request("GET", "/stats"))), [401])
         self.assertEqual(codes(await self.secret(upgrade("/secret", basic()))), [403])
         # Two requests on one connection, the second of which becomes a socket.
-        found = await self.secret(request("GET", "/healthz") + upgrade("/r", basic()))
+        found = await self.secret(request("GET", "/healthz") + upgrade("/r", basic()), until=GREETING)
         self.assertEqual(codes(found), [200, 101])
         self.assertEqual(greeting(found)["stream"], "r")
         _, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.context, server_hostname="localhost")
@@ -75,7 +75,7 @@ class Tls(Secured):
                 await pub.send(rows(start, 1000, "x" * 100))
             for _ in range(ROWS // 1000):
                 self.assertIn("ok", json.loads(await pub.recv()))
-            found = [json.loads(await asyncio.wait_for(live.recv(), 10)) for _ in range(ROWS)]
+            found = [json.loads(await asyncio.wait_for(live.recv(), PATIENCE_S)) for _ in range(ROWS)]
             self.assertEqual([offset for offset, _, _ in found], list(range(1, ROWS + 1)))
             self.assertEqual(json.loads(await filtered.recv())[2]["id"], 7)
             await pub.send(b"x" * 5)
@@ -86,7 +86,7 @@ class Tls(Secured):
             for expected in range(1, ROWS + 1):
                 if expected % 5000 == 0:
                     await asyncio.sleep(0.3)
-                offset, _, found = json.loads(await asyncio.wait_for(slow.recv(), 10))
+                offset, _, found = json.loads(await asyncio.wait_for(slow.recv(), PATIENCE_S))
                 self.assertEqual((offset, found["name"]), (expected, "x" * 100))
             await (await slow.ping())
         self.assertEqual((slow.close_code, slow.close_reason), (1000, ""))
@@ -101,7 +101,7 @@ class Tls(Secured):
         for byte in frame:
             writer.write(bytes([byte]))
             await writer.drain()
-        await asyncio.wait_for(reader.readuntil(b'{"ok":[1]}'), 5)
+        await asyncio.wait_for(reader.readuntil(b'{"ok":[1]}'), PATIENCE_S)
         writer.close()
 
     async def test_a_close_under_encryption_says_that_it_is_one(self):
@@ -109,7 +109,7 @@ class Tls(Secured):
             with self.assertRaises(websockets.exceptions.ConnectionClosed) as end:
                 await socket.recv()
         self.assertEqual(end.exception.rcvd.code, 4404)
-        found = await self.secret(upgrade("/r", basic("ops")) + b"\x88\x82\0\0\0\0\x03\xe8", quiet=2)
+        found = await self.secret(upgrade("/r", basic("ops")) + b"\x88\x82\0\0\0\0\x03\xe8", until=b"\x88\x02\x03\xe8")
         self.assertTrue(found.endswith(b"\x88\x02\x03\xe8"), found[-20:])
 
     async def test_the_official_client(self):
@@ -127,10 +127,7 @@ class Tls(Secured):
             shutil.copy(key, self.key_file)
             shutil.copy(cert, self.cert)
             self.broker.signal(signal.SIGHUP)
-            for _ in range(100):
-                if "certificates were read again" in self.log():
-                    break
-                await asyncio.sleep(0.05)
+            await eventually(lambda: "certificates were read again" in self.log(), "they are not read")
             with self.assertRaises(ssl.SSLError):
                 await self.secret(request("GET", "/healthz"))
             await (await before.ping())
@@ -138,8 +135,7 @@ class Tls(Secured):
         self.assertEqual(codes(await self.secret(request("GET", "/healthz"))), [200])
         self.cert.write_text("rubbish")
         self.broker.signal(signal.SIGHUP)
-        await asyncio.sleep(0.5)
-        self.assertIn("certificates cannot be read", self.log())
+        await eventually(lambda: "certificates cannot be read" in self.log(), "nothing is said of it")
         self.assertEqual(codes(await self.secret(request("GET", "/healthz"))), [200])
 
     async def test_a_handshake_that_never_ends_is_given_up(self):
@@ -147,7 +143,7 @@ class Tls(Secured):
         for _, writer in peers:
             writer.write(b"\x16\x03\x01\x02\x00\x01\x00")
         self.assertEqual(codes(await self.secret(request("GET", "/healthz"))), [200])
-        ends = await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in peers), return_exceptions=True), 15)
+        ends = await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in peers), return_exceptions=True), PATIENCE_S)
         self.assertEqual(len(ends), 100)
 
 

@@ -17,6 +17,7 @@ import unittest
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from typing import Callable
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "conformance"), str(TESTS / "crash")]
@@ -28,7 +29,13 @@ from harness.server import Adapter, Server, StartFailed, spawn  # noqa: E402
 from harness.ws import Conn  # noqa: E402
 from peer import Closed, Peer, Refused  # noqa: E402
 
-__all__ = ["A", "Broker", "Case", "Closed", "Conn", "Peer", "Refused", "StartFailed", "http", "metrics", "row", "rows", "stream"]
+__all__ = [
+    "A", "PATIENCE_S", "Broker", "Case", "Closed", "Conn", "Peer", "Refused", "StartFailed", "eventually", "http", "metrics", "row", "rows", "stream",
+]
+
+#: Ends a wait that is hopeless. A machine may stand still for seconds, of a test, of the broker or of both: nothing is
+#: judged by how soon it comes unless its time is promised, and then with seconds to spare.
+PATIENCE_S = 60
 
 
 def _adapter():
@@ -39,6 +46,15 @@ def _adapter():
 
 
 ADAPTER = _adapter()
+
+
+async def eventually(condition: Callable, what: str):
+    """Waits until a condition holds; its value."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    while not (value := condition()):
+        assert asyncio.get_running_loop().time() < deadline, f"{what} after {PATIENCE_S} s"
+        await asyncio.sleep(0.02)
+    return value
 
 
 class Case(unittest.IsolatedAsyncioTestCase):
@@ -68,7 +84,7 @@ class Broker(Server):
         super().__init__(adapter, root or self.home / "root", {"streams": list(streams)}, list(prefix))
         self.log_path = self.home / "log"
 
-    async def start(self, timeout: float = 20) -> None:
+    async def start(self, timeout: float = PATIENCE_S) -> None:
         """Start and wait until it listens."""
         config = self.home / "streamcast.toml"
         other = os.environ.get("BROKER_ADAPTER")
