@@ -54,17 +54,18 @@ async def who_finds_the_gate_busy() -> None:
     """More passwords than can be looked at, each of them another one."""
     async with Guarded() as broker:
         wanted = set(broker.ledger.operations())
-        for turn in range(5):
+        for turn in range(20):
             storm = [guess(broker, f"{turn}-{n}") for n in range(WAITING + 200)]
             tasks = [asyncio.create_task(one) for one in storm]
             await asyncio.sleep(0.3)
-            asked = [(broker.ledger.operation(method, target), broker.ask(method, target, body, user=f"u-{turn}-{n}"))
-                     for n, (method, target, body) in enumerate(requests(broker))]
-            answers = await asyncio.gather(*(ask for _, ask in asked))
-            wanted -= {operation for (operation, _), answer in zip(asked, answers) if answer.code == "broker_unavailable"}
-            for task in tasks:
+            asked = {asyncio.create_task(broker.ask(method, target, body, user=f"u-{turn}-{n}")): broker.ledger.operation(method, target)
+                     for n, (method, target, body) in enumerate(requests(broker))}
+            # A refusal comes at once. Whoever found room waits for hundreds of passwords to be looked at.
+            answered, _ = await asyncio.wait(asked, timeout=5)
+            wanted -= {asked[ask] for ask in answered if ask.result().code == "broker_unavailable"}
+            for task in [*tasks, *asked]:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await asyncio.wait([*tasks, *asked])
             if not wanted:
                 return
 

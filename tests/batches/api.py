@@ -87,7 +87,7 @@ class Api:
                 return found
 
 
-def until(condition, timeout: float = 20):
+def until(condition, timeout: float = 60):
     """Waits for a condition; its value."""
     deadline = time.monotonic() + timeout
     while True:

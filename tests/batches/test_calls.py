@@ -79,7 +79,7 @@ class Calls(ApiCase):
         self.assertEqual([row for _, _, row in seen],
                          [{"id": 1, "price": 2.0, "name": None}, {"id": 2, "price": 3.0, "name": "x"}])
         self.assertEqual([offset for offset, _, _ in seen], [one["offset"] for one in answer["entries"]])
-        waiting = apart(Api(self.broker.port).read, "t", after=answer["committedCursor"], wait=10)
+        waiting = apart(Api(self.broker.port).read, "t", after=answer["committedCursor"], wait=30)
         follower = Follow(self.broker.port, "t", answer["committedCursor"])
         import asyncio
         waiting = asyncio.create_task(waiting)
@@ -87,7 +87,7 @@ class Calls(ApiCase):
         began = time.monotonic()
         await self.broker.publish("t", '{"id":3,"price":1}')
         page = (await waiting).json
-        self.assertLess(time.monotonic() - began, 2)
+        self.assertLess(time.monotonic() - began, 20)
         self.assertEqual([(one["offset"], one["entry"]["id"]) for one in page["entries"]], [(3, 3)])
         event = await apart(follower.event)
         self.assertEqual(event["data"]["offset"], 3)
@@ -193,7 +193,7 @@ class Calls(ApiCase):
                 self.assertEqual(answer.code, want)
         # More than the limit is refused before it is sent, and while it is sent without a length.
         for head in (f"Content-Length: {(8 << 20) + 1}", "Transfer-Encoding: chunked"):
-            with socket.create_connection(("127.0.0.1", self.broker.port), timeout=20) as raw:
+            with socket.create_connection(("127.0.0.1", self.broker.port), timeout=60) as raw:
                 raw.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode())
                 try:
                     for _ in range(9 if "chunked" in head else 1):
@@ -254,7 +254,7 @@ class Follow:
     """A reader of server-sent events."""
 
     def __init__(self, port: int, name: str, after: str | None, last_event_id: str | None = None):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         query = f"?after={after}" if after else ""
         last = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
         self.socket.sendall(

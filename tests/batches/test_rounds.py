@@ -5,6 +5,7 @@ import json
 
 from api import apart
 from api_case import ApiCase
+from broker import PATIENCE_S
 
 ENTRIES = 300
 READERS = 24
@@ -57,7 +58,7 @@ class Rounds(ApiCase):
         kinds = [by_events, by_pages] * (READERS // 2)
         readers = [asyncio.create_task(kind(self.broker.port)) for kind in kinds]
         await apart(self.insert_all)
-        for found in await asyncio.wait_for(asyncio.gather(*readers), 30):
+        for found in await asyncio.wait_for(asyncio.gather(*readers), PATIENCE_S):
             self.assertEqual(found, list(range(1, ENTRIES + 1)))
 
     async def test_who_asks_after_a_change_sees_it(self):
@@ -75,7 +76,7 @@ class Rounds(ApiCase):
                         self.assertEqual([one["offset"] for one in page["entries"]], [inserted["offset"]])
 
         await apart(change_and_look)
-        await asyncio.wait_for(asyncio.gather(*readers), 30)
+        await asyncio.wait_for(asyncio.gather(*readers), PATIENCE_S)
 
     async def test_nobody_is_given_what_was_erased(self):
         erased = set()

@@ -71,7 +71,7 @@ class Kills(Case):
                             await out.send(row(who, i), tx=tx)
                     stored += 25
                     await asyncio.sleep(0.03)
-                await out.flush(timeout=60)
+                await out.flush(timeout=120)
 
         await supervised(session)
         await store.close()
@@ -89,7 +89,7 @@ class Kills(Case):
                     await box.commit()
                     got.append((offset, value))
 
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(240):
             await supervised(session)
         await store.close()
         return got
@@ -163,7 +163,7 @@ class Kills(Case):
             await pub.send(row(1, 0))
             seen.append((await sub.recv())[0])
             sub.commit()
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(240):
             await asyncio.gather(publish(), consume(), self.storm(6))
         self.assertEqual(seen, list(range(1, len(seen) + 1)))
 

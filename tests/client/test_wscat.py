@@ -6,7 +6,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from broker import A, Broker, Case, row, stream
+from broker import A, PATIENCE_S, Broker, Case, row, stream
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "node"
 VERSION = "6.1.0"
@@ -40,7 +40,7 @@ class Wscat(Case):
 
                 async def until(word: str) -> None:
                     nonlocal text
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(PATIENCE_S):
                         while word not in text:
                             piece = await process.stdout.read(4096)
                             self.assertTrue(piece, f"wscat ended: {text}")
