@@ -63,12 +63,12 @@ class Rows:
     async def judge(self, port: int, first: int) -> None:
         """Reads the log from `first` on: every acknowledged row once, in order."""
         peer = await Conn.open(port, f"/{self.stream.name}?offset={first}", headers=basic("admin"))
-        hello = await peer.recv(10)
+        hello = await peer.recv(60)
         check(hello.kind == "text", f"{self.stream.name}: {hello}")
         start, end = json.loads(hello.text)["replay"] or (0, 0)
         seen = []
         for _ in range(end - start):
-            row = await peer.recv(10)
+            row = await peer.recv(60)
             check(row.kind == "text", f"{self.stream.name}: {row}")
             seen.append(json.loads(row.text)[2]["id"])
         peer.abort()

@@ -86,7 +86,7 @@ max_replay = "unbounded"
             shutil.rmtree(self.home, ignore_errors=True)
 
     def metrics(self) -> dict[str, float]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE) as answer:
             text = answer.read().decode()
         found = re.findall(r'^(streamcast_\w+)(?:\{stream="t"\})? ([-+.\deE]+)$', text, re.M)
         return {name: float(value) for name, value in found}

@@ -130,14 +130,14 @@ async def served(place: Place, schema, published, retired=False, ahead=0):
     try:
         uri = f"ws://127.0.0.1:{server.port}/r"
         if retired:
-            refused = subprocess.run([PROGRAM, "publish", uri], input='{"id":1,"price":1.5}\n', capture_output=True, text=True, timeout=30)
+            refused = subprocess.run([PROGRAM, "publish", uri], input='{"id":1,"price":1.5}\n', capture_output=True, text=True, timeout=60)
             check(refused.returncode == 3, f"a retired stream took a row: {refused.stderr}")
         else:
             row = {"id": 900} | ({"price": 1.5} if "price" in schema["properties"] else {})
-            subprocess.run([PROGRAM, "publish", "--quiet", uri], input=json.dumps(row) + "\n", text=True, check=True, timeout=30)
+            subprocess.run([PROGRAM, "publish", "--quiet", uri], input=json.dumps(row) + "\n", text=True, check=True, timeout=60)
         first = max(place.logs()[-1]["start_offset"], 1) + ahead
         lines = subprocess.run(
-            [PROGRAM, "subscribe", uri, "--offset", "0", "--limit", "1"], capture_output=True, text=True, timeout=30
+            [PROGRAM, "subscribe", uri, "--offset", "0", "--limit", "1"], capture_output=True, text=True, timeout=60
         ).stdout
         check(json.loads(lines)[0] == first, f"a replay starts with {lines!r} and not at {first}")
     finally:
