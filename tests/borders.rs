@@ -38,7 +38,7 @@ const ROOMS: &[Room] = &[
     room("config", &["schema", "stream", "wire"], &["cores"]),
     room("auth", &["tls"], &[]),
     room("batches", &["journal", "lake", "schema", "session", "stream", "telemetry", "wire"], &["frame"]),
-    room("http", &["auth", "batches", "registry", "schema", "telemetry", "tls", "wire"], &[]),
+    room("http", &["auth", "batches", "registry", "schema", "telemetry", "tls", "wire"], &["cores"]),
     room("client", &["schema", "tls", "wire"], &[]),
     room("demo", &["broker", "client", "config", "schema", "wire"], &[]),
     room("broker", ANY, ANY),

@@ -1,9 +1,11 @@
 //! Which processor does what: parsing core lists and planning shards, writer and background threads.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// What the operator asked for; texts as given on the command line.
 #[derive(Debug, Clone, Default)]
@@ -217,6 +219,22 @@ pub fn stand_back() {
         let error = io::Error::last_os_error();
         tracing::debug!(%error, "a background thread does not stand back");
     }
+    SINCE.set(Some(Instant::now()));
+}
+
+thread_local! {
+    /// When the calling thread last gave way, if it is one that stands back.
+    static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// To be called between small pieces of work: a thread that [stands back](stand_back) and has had the core for a while
+/// offers it to whoever waits. The kernel ends a time slice at its clock's next tick only, which is up to 10 ms away.
+/// Other threads just go on.
+pub fn give_way() {
+    if SINCE.get().is_some_and(|since| since.elapsed() >= GIVES_WAY_AFTER) {
+        std::thread::yield_now();
+        SINCE.set(Some(Instant::now()));
+    }
 }
 
 /// How far background work stands back where it shares a core with a shard or the writer.
@@ -228,6 +246,9 @@ const LEAST_NICENESS: libc::c_int = 19;
 /// How long background work keeps the core in one piece when others wait; the usual is some milliseconds, which a row on
 /// its way would wait, too.
 const BACKGROUND_SLICE_NS: u64 = 300_000;
+
+/// How long a piece of background work may become before others are let in between.
+const GIVES_WAY_AFTER: Duration = Duration::from_micros(100);
 
 /// Asks the scheduler for time slices of `slice_ns` in return for getting the processor soon after waking, even
 /// when others compute on the same core. The calling thread gets no larger share by it.
@@ -343,6 +364,23 @@ mod tests {
             CoreRequest { cores: Some("0-2".into()), writer_core: Some(0), background_cores: Some("2".into()) };
         let plan = plan(&request, &[0, 1, 2]).unwrap();
         assert_eq!((plan.shards, plan.writer, plan.background), (vec![0, 1, 2], 0, vec![2]));
+    }
+
+    #[test]
+    fn who_stands_back_gives_way_now_and_then_and_nobody_else() {
+        let (before, after) = std::thread::spawn(|| {
+            give_way();
+            let before = SINCE.get();
+            stand_back();
+            let stood_back = SINCE.get().expect("noted");
+            while stood_back.elapsed() < GIVES_WAY_AFTER {}
+            give_way();
+            (before, SINCE.get().expect("noted") - stood_back)
+        })
+        .join()
+        .unwrap();
+        assert_eq!(before, None);
+        assert!(after >= GIVES_WAY_AFTER, "{after:?}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use streamcast_shards::cores::give_way;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
@@ -53,6 +54,12 @@ impl HandedSocket {
         let rest = self.already_read.get(self.taken..).unwrap_or_default().to_vec();
         Ok((self.socket.into_std()?, rest))
     }
+
+    fn sent(&self) {
+        self.activity.sent(Instant::now());
+        // Hundreds of readers are served in one go, and a send takes longer than all else that is done for one of them.
+        give_way();
+    }
 }
 
 impl AsyncRead for HandedSocket {
@@ -79,7 +86,7 @@ impl AsyncRead for HandedSocket {
 impl AsyncWrite for HandedSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.socket).poll_write(cx, buf))?;
-        self.activity.sent(Instant::now());
+        self.sent();
         Poll::Ready(Ok(written))
     }
 
@@ -113,7 +120,7 @@ impl AsyncWrite for HandedSocket {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.socket).poll_write_vectored(cx, bufs))?;
-        self.activity.sent(Instant::now());
+        self.sent();
         Poll::Ready(Ok(written))
     }
 

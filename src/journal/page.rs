@@ -1,6 +1,7 @@
 //! One request of a replay, answered from one connection in one short transaction.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
+use streamcast_shards::cores::give_way;
 
 use super::archive::Archive;
 use super::holes::{self, Holes};
@@ -15,6 +16,9 @@ const MAX_SCANNED_ROWS: u64 = 50_000;
 
 /// Bytes of rows that one page looks at, at most.
 const MAX_SCANNED_BYTES: usize = 4 << 20;
+
+/// Rows between two offers of the core to those that need it for rows on their way.
+const PIECE_ROWS: u64 = 64;
 
 /// Why a request cannot be answered.
 #[derive(Debug, thiserror::Error)]
@@ -247,6 +251,9 @@ impl<'a> Builder<'a> {
         self.next = offset + 1;
         self.scanned_rows += 1;
         self.scanned_bytes += line.len() + 1;
+        if self.scanned_rows.is_multiple_of(PIECE_ROWS) {
+            give_way();
+        }
         true
     }
 
