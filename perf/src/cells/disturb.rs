@@ -46,15 +46,17 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     load.run_until(begin + clock::seconds_ns(1.0), |_| false)?;
 
     let (mut quiet, mut disturbed) = (Recorder::default(), Recorder::default());
+    let mut pairs = Vec::new();
     let mut replays = Vec::new();
     let mut http = Http::default();
     for _ in 0..case.pairs {
-        window(bench, case, &mut load, &mut quiet)?;
+        let before = window(bench, case, &mut load, &mut quiet)?;
         let begin = clock::now_ns();
         let wanted = load.groups[REPLAYING].messages + case.stored_rows;
         disturb(case, &mut load)?;
         http.start(bench, case, &server, &mut load)?;
-        window(bench, case, &mut load, &mut disturbed)?;
+        let meanwhile = window(bench, case, &mut load, &mut disturbed)?;
+        pairs.push((before, meanwhile));
         http.stop(&mut load);
         if case.replay {
             let through = |load: &Load| load.groups[REPLAYING].messages >= wanted;
@@ -74,9 +76,11 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     outcome.version.clone_from(&server.peer.version);
     outcome.set_distribution("quiet_", quiet.distribution("quiet"));
     outcome.set_distribution("disturbed_", disturbed.distribution("disturbed"));
-    for figure in ["p50", "p99", "p999"] {
-        let at = |name: &str| outcome.figures.get(&format!("{name}_{figure}_ms")).copied().unwrap_or(f64::NAN);
-        outcome.set(&format!("{figure}_ratio"), at("disturbed") / at("quiet"));
+    for (figure, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+        // Of the pairs and not of the sums: a pause of the machine falls into one window, and must not decide for all.
+        let ratio =
+            |(before, meanwhile): &(Recorder, Recorder)| meanwhile.quantile_us(quantile) / before.quantile_us(quantile);
+        outcome.set(&format!("{figure}_ratio"), median(pairs.iter().map(ratio).collect()).unwrap_or(f64::NAN));
     }
     outcome.set("memory_mib", server.memory().resident_bytes as f64 / f64::from(1 << 20));
     http.report(&mut outcome);
@@ -99,13 +103,14 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
 }
 
 /// One window from now on, added to `sum`.
-fn window(bench: &Bench<'_>, case: &Disturb, load: &mut Load, sum: &mut Recorder) -> Result<(), CellError> {
+fn window(bench: &Bench<'_>, case: &Disturb, load: &mut Load, sum: &mut Recorder) -> Result<Recorder, CellError> {
     let start = clock::now_ns();
     let end = start + clock::seconds_ns(bench.seconds(case.window_s));
     load.open_window(start..end);
     load.run_until(end + clock::seconds_ns(GAP_S), |_| false)?;
-    sum.merge(&load.groups[LIVE].latency);
-    Ok(())
+    let found = load.groups[LIVE].latency.clone();
+    sum.merge(&found);
+    Ok(found)
 }
 
 /// Lets one subscriber stall and starts one replay, without waiting for either.
