@@ -37,6 +37,7 @@ mod stamps;
 mod store;
 mod succession;
 mod thread;
+mod together;
 mod writer;
 
 pub use adopt::Adopted;

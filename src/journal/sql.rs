@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::error::JournalError;
 use super::settings::JournalSettings;
-use super::{change, erase, receipts};
+use super::{change, erase, receipts, together};
 
 /// The journal's file below the data root.
 pub const JOURNAL_FILE: &str = "journal.db";
@@ -75,7 +75,7 @@ pub(super) fn create_batches(stream: u32) -> String {
 /// Opens the journal for writing, brings it to the current format and, if possible, leaves its log empty.
 pub(super) fn open_writer(path: &Path, settings: &JournalSettings) -> Result<Connection, JournalError> {
     let fail = |action| move |source| JournalError::Sql { action, path: path.to_owned(), source };
-    let connection = Connection::open(path).map_err(fail("open the file"))?;
+    let connection = connect_writer(path, OpenFlags::default()).map_err(fail("open the file"))?;
     check_owner(&connection, path)?;
     configure_writer(&connection, settings).map_err(fail("choose settings"))?;
     upgrade(&connection, path)?;
@@ -89,9 +89,17 @@ pub(super) fn open_writer(path: &Path, settings: &JournalSettings) -> Result<Con
 /// Opens the journal for writing once more, after an error that the first connection may not have survived.
 pub(super) fn reopen_writer(path: &Path, settings: &JournalSettings) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(path, flags)?;
+    let connection = connect_writer(path, flags)?;
     configure_writer(&connection, settings)?;
     Ok(connection)
+}
+
+/// The pages of a transaction go to the log together.
+fn connect_writer(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    match together::vfs() {
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs),
+        None => Connection::open_with_flags(path, flags),
+    }
 }
 
 /// Opens the journal for reading.
@@ -136,6 +144,7 @@ fn configure_writer(connection: &Connection, settings: &JournalSettings) -> rusq
     // Takes effect on a new file only.
     connection.pragma_update(None, "page_size", settings.page_size_bytes)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    // Each transaction ends with a sync, before anybody is told of it; `together` relies on it, too.
     connection.pragma_update(None, "synchronous", "FULL")?;
     // The checkpointer decides when; a commit never pays for one unasked.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
