@@ -22,6 +22,7 @@ use rusqlite::{Connection, ffi};
 use super::error::JournalError;
 use super::settings::JournalSettings;
 use super::sql;
+use super::thread::{CHECKPOINT_SLICE_NS, prefer_latency};
 
 /// Pages that the writer moves itself, at most, to finish what the thread began.
 const FINISH_PAGES: u64 = 128;
@@ -172,7 +173,10 @@ impl Checkpointer {
             .name(name.clone())
             .spawn({
                 let shared = Arc::clone(&shared);
-                move || run(&connection, &requests, &finished, &shared)
+                move || {
+                    prefer_latency(CHECKPOINT_SLICE_NS);
+                    run(&connection, &requests, &finished, &shared);
+                }
             })
             .map_err(|source| JournalError::Thread { name, source })?;
         Ok(Self {

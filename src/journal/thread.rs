@@ -5,6 +5,10 @@ pub(super) use streamcast_shards::cores::{pin_to, prefer_latency};
 /// The time slice that the writer asks for; the kernel gives 0.1 ms at least.
 pub(super) const WRITER_SLICE_NS: u64 = 100_000;
 
+/// The time slice of the thread that moves the log into the file. A pass is about a millisecond of work, for which the
+/// writer and a shard on the same core would wait in one piece.
+pub(super) const CHECKPOINT_SLICE_NS: u64 = 100_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
