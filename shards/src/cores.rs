@@ -237,6 +237,13 @@ pub fn give_way() {
     }
 }
 
+/// Gives the calling thread only the time that nobody else on its core wants; false if the kernel refused.
+pub fn only_when_idle() -> bool {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the call reads `parameters`; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) == 0 }
+}
+
 /// How far background work stands back where it shares a core with a shard or the writer.
 const BACKGROUND_NICENESS: libc::c_int = 10;
 

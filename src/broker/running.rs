@@ -83,7 +83,8 @@ impl Broker {
         for (counters, core) in telemetry.shards.iter().zip(&plan.shards) {
             counters.core_plus_one.store(*core as u64 + 1, Relaxed);
         }
-        let settings = JournalSettings { max_group_rows: config.group_rows, ..JournalSettings::default() };
+        let (max_group_rows, keep_awake) = (config.group_rows, config.keep_awake);
+        let settings = JournalSettings { max_group_rows, keep_awake, ..JournalSettings::default() };
         tables::migrate_declared(config)?;
         let mut journal = journal::open(&config.root, settings)?;
         let root = journal.root().to_owned();

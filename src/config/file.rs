@@ -104,6 +104,7 @@ fn server(top: &mut Table<'_>, directory: &Path) -> Result<Config, ConfigError> 
     );
     set(&mut config.stats, stats(top)?);
     set(&mut config.group_rows, top.whole("group_rows", 1..=1_000_000, "rows")?);
+    set(&mut config.keep_awake, top.boolean("keep_awake")?);
     set(&mut config.max_connections, top.whole("max_connections", 1..=16_777_216, "connections")?);
     set(&mut config.max_backlog_bytes, top.whole("max_backlog_bytes", 1 << 20..=1 << 40, "bytes")?);
     set(&mut config.max_inbound_bytes, top.whole("max_inbound_bytes", 1 << 20..=1 << 40, "bytes")?);

@@ -25,6 +25,8 @@ pub struct Config {
     pub stats: Stats,
     /// Target of one group commit, in rows; a transaction takes queued frames while it holds fewer.
     pub group_rows: u32,
+    /// Whether the writer's core is kept from sleeping while transactions follow each other closely.
+    pub keep_awake: bool,
     /// Most connections open at once, over all cores.
     pub max_connections: u32,
     /// Most memory one feed may hold for subscribers that lag, in bytes.
@@ -65,6 +67,7 @@ impl Default for Config {
             keepalive: Keepalive::default(),
             stats: Stats::At("/stats".to_owned()),
             group_rows: 10_000,
+            keep_awake: true,
             max_connections: 65_536,
             max_backlog_bytes: 256 << 20,
             max_inbound_bytes: 64 << 20,

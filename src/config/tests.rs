@@ -43,6 +43,7 @@ fn every_key_arrives() {
         keepalive_timeout_s = 3
         stats = "/s/t"
         group_rows = 5
+        keep_awake = false
         max_connections = 10
         max_backlog_bytes = 2_000_000
         max_inbound_bytes = 3_000_000
@@ -91,6 +92,7 @@ fn every_key_arrives() {
         keepalive: Keepalive { ping: Duration::from_secs(5), timeout: Duration::from_secs(3) },
         stats: Stats::At("/s/t".into()),
         group_rows: 5,
+        keep_awake: false,
         max_connections: 10,
         max_backlog_bytes: 2_000_000,
         max_inbound_bytes: 3_000_000,

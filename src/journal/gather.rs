@@ -106,6 +106,11 @@ impl Gathering {
         Some(limit.min(wait.moved + worth.min(self.commit))).filter(|until| *until > now)
     }
 
+    /// Whether each of the `frames` of the transaction is the only one of its connection, which waits for the answer.
+    pub(super) fn is_one_each(&self, frames: usize) -> bool {
+        self.taken.len() == frames
+    }
+
     /// The transaction begins at `now` with `frames`.
     pub(super) fn closed(&mut self, frames: usize, now: impl FnOnce() -> Instant) {
         self.awaited.clear();
@@ -253,6 +258,19 @@ mod tests {
             gathering.took(token);
         }
         assert_eq!(gathering.until(7, now), Some(now + COMMIT / 7));
+    }
+
+    #[test]
+    fn who_has_one_frame_in_it_is_told_from_who_has_more() {
+        let mut gathering = Gathering::default();
+        gathering.took(1);
+        gathering.took(2);
+        assert!(gathering.is_one_each(2));
+        gathering.took(1);
+        assert!(!gathering.is_one_each(3));
+        gathering.answered(COMMIT, Instant::now());
+        gathering.took(2);
+        assert!(gathering.is_one_each(1));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod adopt;
 mod archive;
+mod awake;
 mod change;
 mod checkpoint;
 mod encode;

@@ -23,6 +23,8 @@ pub struct JournalSettings {
     pub max_batch_bytes: usize,
     /// How long a commit waits for another process that locks the file.
     pub busy_timeout_ms: u64,
+    /// Whether the writer's core is kept awake while transactions follow each other closely.
+    pub keep_awake: bool,
 }
 
 impl Default for JournalSettings {
@@ -38,6 +40,7 @@ impl Default for JournalSettings {
             max_group_bytes: 8 << 20,
             max_batch_bytes: 256 << 10,
             busy_timeout_ms: 2000,
+            keep_awake: true,
         }
     }
 }

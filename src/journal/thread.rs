@@ -1,6 +1,6 @@
 //! Where a thread runs and how soon it gets there.
 
-pub(super) use streamcast_shards::cores::{pin_to, prefer_latency};
+pub(super) use streamcast_shards::cores::{only_when_idle, pin_to, prefer_latency};
 
 /// The time slice that the writer asks for; the kernel gives 0.1 ms at least.
 pub(super) const WRITER_SLICE_NS: u64 = 100_000;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use streamcast_shards::Block;
 
+use super::awake::Awake;
 use super::checkpoint::{Checkpointer, Duty};
 use super::encode;
 use super::error::JournalError;
@@ -109,8 +110,20 @@ impl Writer {
         let index = streams.iter().enumerate().map(|(index, state)| (state.id, index)).collect();
         let backlog = VecDeque::new();
         let (evictions, gathering) = (Evictions::default(), Gathering::default());
-        let worker =
-            Worker { store, checkpointer, streams, index, sink, telemetry, queue, backlog, evictions, gathering };
+        let awake = Awake::start(core.filter(|_| store.settings.keep_awake));
+        let worker = Worker {
+            store,
+            checkpointer,
+            streams,
+            index,
+            sink,
+            telemetry,
+            queue,
+            backlog,
+            evictions,
+            gathering,
+            awake,
+        };
         let name = "sc-writer".to_owned();
         let thread = std::thread::Builder::new()
             .name(name.clone())
@@ -192,6 +205,7 @@ struct Worker {
     backlog: VecDeque<Job>,
     evictions: Evictions,
     gathering: Gathering,
+    awake: Awake,
 }
 
 /// What is to be deleted when there is time for it.
@@ -446,6 +460,7 @@ impl Worker {
             return;
         }
         let started = Instant::now();
+        self.awake.begun(started, self.gathering.is_one_each(weights.len()));
         let committed = self.store.commit(&plan, &self.streams, now_us());
         let elapsed = started.elapsed();
         let elapsed_us = elapsed.as_micros() as u64;
