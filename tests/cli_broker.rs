@@ -31,7 +31,7 @@ name = "live"
 "#;
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_streamcast-uring"))

@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(failing("entry.l.all(x, entry.l.all(y, x == y))", &[&entry, r#"{"l":[1,1]}"#]), [0]);
         let text = format!(r#"{{"s":"{}","l":[{numbers}]}}"#, "x".repeat(100_000));
         assert_eq!(failing("size(entry.l.map(x, entry.s + entry.s)) > 0", &[&text]), [0]);
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     }
 
     #[test]

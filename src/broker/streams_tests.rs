@@ -11,7 +11,7 @@ use crate::batches::Directory;
 use crate::client::{Address, ClientError, Options, Publisher, Reply, Subscription};
 use crate::config::{Config, StreamConfig};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn declared(name: &str) -> StreamConfig {
     let schema = json!({"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]});

@@ -43,11 +43,12 @@ where
     .await
 }
 
+/// Pings at once, and waits for longer than a busy machine stands still.
 fn quick() -> Options {
     Options {
-        connect_timeout: Duration::from_millis(500),
+        connect_timeout: Duration::from_secs(60),
         ping: Duration::from_millis(50),
-        pong_timeout: Duration::from_millis(100),
+        pong_timeout: Duration::from_secs(60),
         close_timeout: Duration::from_millis(500),
         max_message_bytes: 8 << 20,
         trust: Trust::default(),
@@ -102,7 +103,7 @@ async fn pings_are_answered_and_sent() {
     let address = greeting(|mut peer| async move {
         peer.send(Message::Ping(Bytes::from_static(b"hello"))).await.expect("sent");
         let (mut answered, mut pinged) = (false, 0);
-        while !answered || pinged < 3 {
+        while !answered || pinged < 14 {
             match peer.next().await {
                 Some(Ok(Message::Pong(payload))) => answered = payload.as_ref() == b"hello",
                 // Reading a ping answers it.
@@ -115,7 +116,9 @@ async fn pings_are_answered_and_sent() {
         while peer.next().await.is_some_and(|message| message.is_ok()) {}
     })
     .await;
-    let mut connection = open(&address, &quick()).await.expect("open");
+    // For longer than without the pongs.
+    let options = Options { ping: Duration::from_millis(250), pong_timeout: Duration::from_secs(3), ..quick() };
+    let mut connection = open(&address, &options).await.expect("open");
     assert_eq!(connection.next().await.expect("kept alive").as_str(), "done");
     pongs.await.expect("pings both ways");
 }
@@ -128,8 +131,9 @@ async fn a_silent_peer_is_given_up() {
         drop(peer);
     })
     .await;
-    let mut connection = open(&address, &quick()).await.expect("open");
-    let error = timeout(Duration::from_secs(10), connection.next()).await.expect("in time").expect_err("silence");
+    let options = Options { pong_timeout: Duration::from_millis(100), ..quick() };
+    let mut connection = open(&address, &options).await.expect("open");
+    let error = timeout(Duration::from_secs(30), connection.next()).await.expect("in time").expect_err("silence");
     assert!(matches!(&error, ClientError::Lost(why) if why.contains("ping")), "{error}");
     assert!(error.is_retryable());
 }
@@ -182,7 +186,8 @@ async fn an_upgrade_that_is_never_answered_times_out() {
         drop(socket);
     })
     .await;
-    let error = open(&address, &quick()).await.err().expect("no connection");
+    let options = Options { connect_timeout: Duration::from_millis(500), ..quick() };
+    let error = open(&address, &options).await.err().expect("no connection");
     assert!(matches!(error, ClientError::TimedOut { .. }) && error.is_retryable(), "{error}");
 }
 
@@ -232,5 +237,5 @@ async fn closing_is_bounded() {
     })
     .await;
     let connection = open(&address, &quick()).await.expect("open");
-    timeout(Duration::from_secs(10), connection.close()).await.expect("it does not wait for ever");
+    timeout(Duration::from_secs(30), connection.close()).await.expect("it does not wait for ever");
 }

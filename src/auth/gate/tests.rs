@@ -79,7 +79,7 @@ fn passwords_are_checked_once_and_remembered() {
     let Glance::Check(check) = rig.gate.glance(&head()) else { panic!("known already") };
     let (tell, told) = std::sync::mpsc::channel();
     assert!(rig.gate.check(check, move || tell.send(()).unwrap()));
-    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    told.recv_timeout(Duration::from_secs(60)).unwrap();
     let Glance::Known(ann) = rig.gate.glance(&head()) else { panic!("not remembered") };
     assert_eq!(ann.name(), "ann");
     assert!(ann.allows(Action::DataRead, Resource::Stream("r")) && !ann.allows(Action::DataRead, Resource::Collection));

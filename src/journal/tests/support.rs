@@ -19,7 +19,7 @@ use crate::wire::batch::RowBatch;
 use crate::wire::publish::Seq;
 
 /// Long enough for any machine; only a failing test waits for it.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the sink was given, in order.
 #[derive(Debug)]

@@ -82,9 +82,9 @@ fn append(root: &Path, sort_by: &[&str], range: std::ops::Range<i64>) {
     }
     let mut answered = 0;
     while answered < frames {
-        answered += done.recv_timeout(std::time::Duration::from_secs(20)).expect("answered");
+        answered += done.recv_timeout(std::time::Duration::from_secs(60)).expect("answered");
     }
-    writer.stop(std::time::Duration::from_secs(20)).expect("stops");
+    writer.stop(std::time::Duration::from_secs(60)).expect("stops");
 }
 
 fn line(id: i64) -> String {
@@ -157,7 +157,7 @@ impl Rig {
                 filter: None,
                 reply: Box::new(move |page| reply.send(page).unwrap_or_default()),
             });
-            let page = answer.recv_timeout(std::time::Duration::from_secs(20)).expect("answered");
+            let page = answer.recv_timeout(std::time::Duration::from_secs(60)).expect("answered");
             let Page::Rows { frames, next: after, done, .. } = page else { panic!("{page:?}") };
             let mut rest = &frames[..];
             while !rest.is_empty() {
@@ -188,7 +188,7 @@ impl Rig {
             request,
             Box::new(move |answer| reply.send(answer).unwrap_or_default()),
         );
-        answer.recv_timeout(std::time::Duration::from_secs(20)).expect("answered")
+        answer.recv_timeout(std::time::Duration::from_secs(60)).expect("answered")
     }
 
     fn table_rows(&self) -> u64 {

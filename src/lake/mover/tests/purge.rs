@@ -49,9 +49,9 @@ fn erase(root: &Path, sort_by: &[&str], offsets: Vec<i64>) {
         answer.send(office.erase(record.id, &offsets, None, 1)).unwrap_or_default();
     });
     writer.sender().send(Job::Errand(errand)).expect("runs");
-    let erased = answered.recv_timeout(Duration::from_secs(20)).expect("answered").expect("recorded");
+    let erased = answered.recv_timeout(Duration::from_secs(60)).expect("answered").expect("recorded");
     assert!(matches!(erased, Erased::Marked(_)), "{erased:?}");
-    writer.stop(Duration::from_secs(20)).expect("stops");
+    writer.stop(Duration::from_secs(60)).expect("stops");
 }
 
 fn eager() -> MoverSettings {
