@@ -89,8 +89,10 @@ impl Reactor {
 
     /// Gives up the watches of a connection; `room` says whether there is one for room.
     pub(crate) fn forget(&mut self, id: ConnId, room: bool) {
+        // Not by removing the poll: that fails while an arrival is being reported, and the watch would go on, and with
+        // it the socket, for ever.
         for kind in [READ].into_iter().chain(room.then_some(ROOM)) {
-            self.push(opcode::PollRemove::new(word(kind, id)).build().user_data(GIVEN_UP << KIND_BITS));
+            self.push(opcode::AsyncCancel::new(word(kind, id)).build().user_data(GIVEN_UP << KIND_BITS));
         }
     }
 
@@ -251,6 +253,29 @@ mod tests {
         assert_eq!(events, []);
         client.set_read_timeout(Some(LONG)).unwrap();
         assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_socket_that_is_given_up_while_bytes_arrive_ends_for_the_peer() {
+        let mut reactor = Reactor::new().unwrap();
+        let (server, mut client) = pair();
+        reactor.watch(server.as_raw_fd(), id(5));
+        let mut events = Vec::new();
+        reactor.wait(Duration::from_millis(1), &mut events).unwrap();
+        // The kernel reports it with the next wait, which hands over first that the watch is given up.
+        client.write_all(b"row").unwrap();
+        drop(server);
+        reactor.forget(id(5), false);
+        for _ in 0..3 {
+            reactor.wait(Duration::from_millis(1), &mut events).unwrap();
+        }
+        client.set_read_timeout(Some(LONG)).unwrap();
+        // What was not read makes the end a reset.
+        let end = client.read(&mut [0; 8]);
+        assert!(
+            matches!(&end, Ok(0)) || end.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ECONNRESET)),
+            "{end:?}"
+        );
     }
 
     #[test]
