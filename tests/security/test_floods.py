@@ -66,7 +66,9 @@ class Floods(Guarded):
             began = time.monotonic()
             self.assertEqual(await self.codes(upgrade("/r?publish", {"Authorization": f"Bearer {self.key}"})), [101])
             took.append(time.monotonic() - began)
-            self.assertEqual(await asyncio.gather(*guesses), [[401]] * 100)
+            # One whose turn has not come after ten seconds is told nothing.
+            found = await asyncio.gather(*guesses)
+            self.assertTrue([401] in found and all(codes in ([401], []) for codes in found), found)
             # Again, if the machine stood still in that moment.
             if took[-1] < 2:
                 return
