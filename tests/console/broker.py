@@ -52,7 +52,7 @@ class Broker:
         """One request from this host, and the JSON of its answer."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://{self.address}{path}", data=data, method=method, headers=headers or {})
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read())
 
     def insert(self, stream: str, entries: list) -> dict:

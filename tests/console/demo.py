@@ -32,4 +32,4 @@ class Demo:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(20)
+        return self.process.wait(60)
