@@ -322,7 +322,10 @@ impl App for SessionApp {
         });
         match session {
             Session::Publisher(publisher) => self.publisher_gone(engine, id, *publisher),
-            Session::Subscriber(subscriber) => subscriber.gone(),
+            Session::Subscriber(mut subscriber) => {
+                subscriber.comes_back(&mut self.hubs[subscriber.stream().index as usize]);
+                subscriber.gone();
+            }
             Session::Opening(_) | Session::Refused => {}
         }
     }

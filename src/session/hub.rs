@@ -41,6 +41,8 @@ pub(super) struct Hub {
     pub(super) frontier: Option<i64>,
     /// Subscribers that wait for the interest to be confirmed.
     pub(super) waiting: Vec<ConnId>,
+    /// Subscribers that are in no feed because they read the log, and will join one at the frontier.
+    pub(super) away: usize,
     /// Publishers that wait for room in the writer's queue.
     pub(super) waiting_publishers: Vec<ConnId>,
     feed: Option<FeedId>,
@@ -63,6 +65,7 @@ impl Hub {
             interest: Interest::Off,
             frontier: None,
             waiting: Vec::new(),
+            away: 0,
             waiting_publishers: Vec::new(),
             feed: None,
             filtered: Vec::new(),
@@ -167,7 +170,7 @@ impl Hub {
         if self.feed.is_some_and(|feed| engine.remove_feed(feed)) {
             self.feed = None;
         }
-        let idle = self.feed.is_none() && self.by_key.is_empty() && self.waiting.is_empty();
+        let idle = self.feed.is_none() && self.by_key.is_empty() && self.waiting.is_empty() && self.away == 0;
         self.idle_s = if idle { self.idle_s.saturating_add(1) } else { 0 };
         self.interest == Interest::On && self.idle_s > INTEREST_LINGER_S
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use streamcast_shards::{Command, ConnId, Engine, Lagging, frame};
 
 use super::app::{Session, SessionApp, text_frame};
-use super::hub::Interest;
+use super::hub::{Hub, Interest};
 use super::remote::Remote;
 use super::served::ServedStream;
 use crate::journal::reader::{Page, PageRequest, RowFilter};
@@ -35,6 +35,8 @@ pub struct Subscriber {
     offset: Option<OffsetParam>,
     phase: Phase,
     counted: bool,
+    /// Whether the hub counts it among those who read the log and are in no feed.
+    away: bool,
 }
 
 enum Phase {
@@ -73,6 +75,21 @@ impl Subscriber {
         }
     }
 
+    /// Reads the log from here on, out of any feed: the shard goes on getting the stream's blocks, for the frontier at
+    /// which it comes back.
+    fn goes_away(&mut self, hub: &mut Hub) {
+        if !std::mem::replace(&mut self.away, true) {
+            hub.away += 1;
+        }
+    }
+
+    /// Is in a feed again, or has no use for one any more.
+    pub(super) fn comes_back(&mut self, hub: &mut Hub) {
+        if std::mem::take(&mut self.away) {
+            hub.away -= 1;
+        }
+    }
+
     fn row_filter(&self) -> Option<RowFilter> {
         let (_, predicate) = self.filter.as_ref()?;
         let predicate = Arc::clone(predicate);
@@ -102,7 +119,7 @@ impl SessionApp {
         }
         let place = stream.index;
         if let Some(session) = engine.session(id) {
-            let subscriber = Subscriber { stream, filter, offset, phase: Phase::Waiting, counted: false };
+            let subscriber = Subscriber { stream, filter, offset, phase: Phase::Waiting, counted: false, away: false };
             *session = Session::Subscriber(Box::new(subscriber));
         }
         if self.hubs[place as usize].interest == Interest::On {
@@ -120,9 +137,11 @@ impl SessionApp {
         let Some(offset) = session.offset.take() else { return self.join(engine, id, None) };
         session.phase = Phase::Resolving;
         let stream = Arc::clone(&session.stream);
-        let (Some(journal_id), Some(frontier)) = (stream.journal_id, self.hubs[stream.index as usize].frontier) else {
+        let hub = &mut self.hubs[stream.index as usize];
+        let (Some(journal_id), Some(frontier)) = (stream.journal_id, hub.frontier) else {
             return self.close(engine, id, &CloseReason::NotDurable);
         };
+        session.goes_away(hub);
         let request = ResolveRequest {
             offset: match offset {
                 OffsetParam::At(0) => Requested::Earliest,
@@ -148,6 +167,9 @@ impl SessionApp {
             Resolution::Refuse(refusal) => {
                 let reason = refused(refusal);
                 if let Some(session) = engine.session(id) {
+                    if let Session::Subscriber(session) = session {
+                        session.comes_back(&mut self.hubs[session.stream.index as usize]);
+                    }
                     *session = Session::Refused;
                 }
                 self.close(engine, id, &reason);
@@ -163,6 +185,7 @@ impl SessionApp {
     fn join(&mut self, engine: &mut Engine<Session>, id: ConnId, start: Option<i64>) {
         let Some(Session::Subscriber(session)) = engine.session(id) else { return };
         let hub = &mut self.hubs[session.stream.index as usize];
+        session.comes_back(hub);
         let frontier = hub.frontier;
         let replay = start.zip(frontier);
         let greeting = Greeting {
@@ -254,6 +277,7 @@ impl SessionApp {
         replay.until = frontier;
         replay.attached = behind <= i64::from(session.stream.settings.max_backlog_frames);
         if replay.attached {
+            session.comes_back(hub);
             let predicate = session.filter.as_ref().map(|(_, predicate)| Arc::clone(predicate));
             if behind <= 0 {
                 session.phase = Phase::Live;
@@ -288,7 +312,9 @@ impl SessionApp {
     fn demote(&mut self, engine: &mut Engine<Session>, id: ConnId) {
         let Some(Session::Subscriber(session)) = engine.session(id) else { return };
         let replaying = matches!(session.phase, Phase::Replay(_));
-        let frontier = self.hubs[session.stream.index as usize].frontier.unwrap_or(0);
+        let hub = &mut self.hubs[session.stream.index as usize];
+        let frontier = hub.frontier.unwrap_or(0);
+        session.goes_away(hub);
         self.counters().demoted_total.fetch_add(1, Relaxed);
         let frame = engine.leave(id);
         let Some(Session::Subscriber(session)) = engine.session(id) else { return };

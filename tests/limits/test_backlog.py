@@ -142,6 +142,19 @@ class Backlog(Case):
                 offsets, end = await drain(waiting, reply["ok"][0])
                 self.assertEqual((offsets, end), ([last[-1]["ok"][0] + 1], None))
 
+    async def test_who_is_alone_in_the_log_for_long_comes_back_to_the_feed(self):
+        """Nobody is in the feed meanwhile, for longer than a shard gets the rows of a stream that nobody follows."""
+        async with Broker(stream("r", A, max_backlog=16, max_replay=None, slow="replay")) as broker:
+            peer, _ = await Stalled.open(broker, "r")
+            await self.fill(broker, "r", 150)
+            await asyncio.sleep(8)
+            await self.fill(broker, "r", 2)
+            Stalled.wake(peer)
+            for total in (7600, 7650):
+                offsets, end = await drain(peer, total)
+                self.assertEqual((offsets[-1:], end), ([total], None))
+                await self.fill(broker, "r", 1)
+
     async def test_slow_replay_keeps_memory_flat(self):
         async with Broker(stream("r", A, max_backlog=16, max_replay=None, slow="replay"), max_backlog_bytes=4 << 20) as broker:
             peers = [(await Stalled.open(broker, "r"))[0] for _ in range(20)]
