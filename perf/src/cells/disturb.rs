@@ -80,7 +80,11 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
         // Of the pairs and not of the sums: a pause of the machine falls into one window, and must not decide for all.
         let ratio =
             |(before, meanwhile): &(Recorder, Recorder)| meanwhile.quantile_us(quantile) / before.quantile_us(quantile);
-        outcome.set(&format!("{figure}_ratio"), median(pairs.iter().map(ratio).collect()).unwrap_or(f64::NAN));
+        let ratios: Vec<f64> = pairs.iter().map(ratio).collect();
+        let (low, high) = middle_half(&ratios);
+        outcome.set(&format!("{figure}_ratio"), median(ratios).unwrap_or(f64::NAN));
+        outcome.set(&format!("{figure}_ratio_low"), low);
+        outcome.set(&format!("{figure}_ratio_high"), high);
     }
     outcome.set("memory_mib", server.memory().resident_bytes as f64 / f64::from(1 << 20));
     http.report(&mut outcome);
@@ -100,6 +104,15 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     outcome.problems.extend(live.first_fault.clone());
     note_end(server, &mut outcome);
     Ok(outcome)
+}
+
+/// Where the middle half of `values` begins and ends.
+fn middle_half(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
+    let quarter = sorted.len() / 4;
+    (at(quarter), at(sorted.len().saturating_sub(quarter + 1)))
 }
 
 /// One window from now on, added to `sum`.
@@ -191,5 +204,18 @@ impl Http {
         if let Some(first) = &self.first_fault {
             outcome.problems.push(format!("{} http clients failed; the first: {first}", self.failed));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_half_leaves_a_quarter_out_at_either_end() {
+        assert_eq!(middle_half(&[9.0, 1.0, 5.0, 7.0, 3.0]), (3.0, 7.0));
+        assert_eq!(middle_half(&[4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0]), (3.0, 6.0));
+        assert_eq!(middle_half(&[2.0, 1.0, 3.0]), (1.0, 3.0));
+        assert!(middle_half(&[]).0.is_nan());
     }
 }

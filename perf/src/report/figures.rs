@@ -88,6 +88,8 @@ const DISTURB: Figures = &[
     ("quiet_p99_ms", "quiet p99, ms"),
     ("disturbed_p99_ms", "disturbed p99, ms"),
     ("p99_ratio", "p99 disturbed / quiet"),
+    ("p99_ratio_low", "… in the middle half of the pairs, from"),
+    ("p99_ratio_high", "… to"),
     ("quiet_p999_ms", "quiet p99.9, ms"),
     ("disturbed_p999_ms", "disturbed p99.9, ms"),
     ("quiet_max_ms", "quiet max, ms"),
