@@ -33,7 +33,7 @@ const MAX_COST: u64 = 20_000_000;
 const VARIABLE: &str = "entry";
 
 /// Functions there are, beside operators.
-const FUNCTIONS: [&str; 38] = [
+const FUNCTIONS: [&str; 37] = [
     "size",
     "contains",
     "startsWith",
@@ -71,8 +71,14 @@ const FUNCTIONS: [&str; 38] = [
     "orValue",
     "optMap",
     "optFlatMap",
-    "min",
 ];
+
+/// Names of types, which expressions compare with what `type` gives.
+const TYPES: [&str; 11] =
+    ["bool", "bytes", "double", "int", "list", "map", "null_type", "optional_type", "string", "type", "uint"];
+
+/// Types whose names have dots in them.
+const QUALIFIED_TYPES: [&str; 2] = ["google.protobuf.Duration", "google.protobuf.Timestamp"];
 
 static STANDARD: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
@@ -229,10 +235,11 @@ impl Measuring {
         match &expression.expr {
             Expr::Unspecified | Expr::Literal(_) => {}
             Expr::Ident(name) => {
-                if !self.bound.iter().any(|bound| bound == name) {
+                if !self.bound.iter().any(|bound| bound == name) && !TYPES.contains(&name.as_str()) {
                     self.refuse(format!("names {name:?}; only {VARIABLE:?} is known"));
                 }
             }
+            Expr::Select(_) if path(expression).is_some_and(|path| QUALIFIED_TYPES.contains(&path.as_str())) => {}
             Expr::Select(select) => self.visit(&select.operand, depth),
             Expr::Call(call) => {
                 let name = call.func_name.as_str();
@@ -285,6 +292,15 @@ impl Measuring {
     }
 }
 
+/// Names that are joined by dots, as one.
+fn path(expression: &IdedExpr) -> Option<String> {
+    match &expression.expr {
+        Expr::Ident(name) => Some(name.clone()),
+        Expr::Select(select) if !select.test => Some(format!("{}.{}", path(&select.operand)?, select.field)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -330,12 +346,34 @@ mod tests {
     }
 
     #[test]
+    fn types_have_names() {
+        let rows = [r#"{"a":1}"#, r#"{"a":1.5}"#, r#"{"a":"s"}"#, r#"{"a":null}"#, r#"{"a":[1]}"#, r#"{"a":{}}"#];
+        for (index, name) in ["int", "double", "string", "null_type", "list", "map"].into_iter().enumerate() {
+            let others: Vec<u64> = (0..6).filter(|other| *other != index as u64).collect();
+            assert_eq!(failing(&format!("type(entry.a) == {name}"), &rows), others, "{name}");
+        }
+        let stamp = "type(timestamp(entry.t)) == google.protobuf.Timestamp";
+        assert_eq!(failing(stamp, &[r#"{"t":"2026-01-02T03:04:05Z"}"#, r#"{"t":"x"}"#]), [1]);
+        assert_eq!(failing("entry.l.all(int, int > 1)", &[r#"{"l":[2]}"#, r#"{"l":[1]}"#]), [1]);
+    }
+
+    #[test]
     fn what_does_not_compile_is_refused() {
         let deep = "entry.l.all(a, a.all(b, b.all(c, c > 0)))";
         let long = format!("entry.a == \"{}\"", "x".repeat(MAX_EXPRESSION_BYTES));
         let many = vec!["entry.a == 1"; 200].join(" || ");
-        for source in
-            ["", "entry.", "entry.a ==", "other.a == 1", "entry.all(x, y > 1)", "f(entry)", deep, &long, &many]
+        for source in [
+            "",
+            "entry.",
+            "entry.a ==",
+            "other.a == 1",
+            "entry.all(x, y > 1)",
+            "f(entry)",
+            "google.a",
+            "min(1, 2) == 1",
+        ]
+        .into_iter()
+        .chain([deep, &long, &many])
         {
             let error = Validator::compile(source).expect_err(source);
             assert_eq!((error.status, error.code), (400, "invalid_validator"), "{source}: {error}");
