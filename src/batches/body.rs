@@ -3,6 +3,8 @@
 //! The scanner finds the entries; runs of them are read by the parser that reads publish frames, so that a row is
 //! checked and written the same way through both doors. Only a piece that does not pass is looked at entry by entry.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::error::ApiError;
@@ -49,9 +51,7 @@ pub fn parse(body: &[u8], schema: Option<&Schema>, parser: &mut FrameParser) -> 
                 }
                 let mut pieces = Pieces::new(body, schema, parser);
                 pieces.read(scanner)?;
-                if entries.replace(pieces.finish()?).is_some() {
-                    return Err(ApiError::invalid("entries is given twice"));
-                }
+                entries = Some(pieces.finish()?);
             }
             _ => return Err(ApiError::invalid(format!("unknown member {key:?}"))),
         }
@@ -61,7 +61,8 @@ pub fn parse(body: &[u8], schema: Option<&Schema>, parser: &mut FrameParser) -> 
     Ok(insert)
 }
 
-/// Calls `each` with the key of every member of the object that fills `body`; it has to take the value.
+/// Calls `each` with the key of every member of the object that fills `body`; it has to take the value. A key that is
+/// there twice is refused: it does not say which of the two is meant.
 pub(super) fn members<'a>(
     body: &[u8],
     scanner: &mut Scanner<'a>,
@@ -73,12 +74,17 @@ pub(super) fn members<'a>(
         return Err(ApiError::invalid("the body has to be an object"));
     }
     scanner.eat(b'{');
+    let mut seen = HashSet::new();
     if !scanner.eat(b'}') {
         loop {
             let key = read(body, scanner.string().map_err(broken)?)?;
             scanner.need(b':', "a colon has to be here").map_err(broken)?;
-            if let Json::String(key) = &key {
-                each(key, scanner)?;
+            if let Json::String(key) = key {
+                if seen.contains(&key) {
+                    return Err(ApiError::invalid(format!("the member {key:?} is given twice")));
+                }
+                each(&key, scanner)?;
+                seen.insert(key);
             }
             if scanner.eat(b'}') {
                 break;
@@ -232,6 +238,7 @@ impl<'a> Pieces<'a> {
 /// 400 if it is no JSON object or has a key twice.
 pub fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, ApiError> {
     let parsed = json::parse(body).map_err(|error| ApiError::not_json(error.to_string()))?;
+    members(body, &mut Scanner::new(body), |_, scanner| scanner.value().map(|_| ()).map_err(broken))?;
     // Read twice, because the first reader knows what JSON is and the second has the tree that others want.
     match (parsed, serde_json::from_slice(body)) {
         (Json::Object(_), Ok(Value::Object(members))) => Ok(members),
@@ -285,6 +292,7 @@ mod tests {
             (r#"{"entries":{}}"#, (400, "invalid_request")),
             (r#"{"entries":[{"id":1}],"x":1}"#, (400, "invalid_request")),
             (r#"{"entries":[{"id":1}],"entries":[{"id":1}]}"#, (400, "invalid_request")),
+            (r#"{"idempotencyKey":"a","idempotency\u004bey":"b","entries":[{"id":1}]}"#, (400, "invalid_request")),
             (r#"{"entries":[{"id":1}],"idempotencyKey":5}"#, (400, "invalid_request")),
             (r#"{"entries":[{"id":1}],"idempotencyKey":""}"#, (400, "invalid_request")),
             (r#"{"entries":[{"id":1}],"idempotencyKey":null}"#, (200, "ok")),
@@ -330,6 +338,19 @@ mod tests {
         let just = format!(r#"{{"entries":[{}{{}}]}}"#, "{},".repeat(MAX_ENTRIES - 1));
         let insert = parse(just.as_bytes(), None, &mut FrameParser::new()).expect("fits");
         assert_eq!(insert.rows.count(), MAX_ENTRIES);
+    }
+
+    #[test]
+    fn a_member_that_is_given_twice_is_refused() {
+        for (body, answer) in [
+            (r#"{"name":"a","validator":null}"#, None),
+            (r#"{"schema":{"a":1,"a":2}}"#, None),
+            (r#"{"validator":"true","validator":null}"#, Some("invalid_request")),
+            (r#"["validator"]"#, Some("invalid_request")),
+            (r#"{"validator":nul}"#, Some("invalid_json")),
+        ] {
+            assert_eq!(object(body.as_bytes()).err().map(|error| error.code), answer, "{body}");
+        }
     }
 
     proptest! {

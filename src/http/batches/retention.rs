@@ -84,13 +84,13 @@ async fn change(call: &Call, body: Body) -> Answer {
     let mut members = object(&body)?;
     let max_age = match members.shift_remove("maxAgeS") {
         Some(Value::Null) => None,
-        Some(Value::Number(seconds)) => {
-            let seconds = whole(&seconds).filter(|seconds| (1..=MAX_AGE_S).contains(seconds));
+        Some(seconds) => {
+            let seconds = seconds.as_number().and_then(whole).filter(|seconds| (1..=MAX_AGE_S).contains(seconds));
             let wrong =
                 || ApiError::invalid(format!("maxAgeS has to be a whole number from 1 to {MAX_AGE_S}, or null"));
             Some(Duration::from_secs(seconds.ok_or_else(wrong)?))
         }
-        _ => return Err(ApiError::invalid("maxAgeS is missing: give seconds, or null to keep rows for ever")),
+        None => return Err(ApiError::invalid("maxAgeS is missing: give seconds, or null to keep rows for ever")),
     };
     refuse_rest(&members)?;
     Ok(view(&call.service.retain(&stream, max_age).await?))
