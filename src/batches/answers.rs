@@ -100,14 +100,15 @@ impl Answers {
                     }
                 }
             }
-            if !news.grown.is_empty() {
-                let watched = self.0.watched.lock().unwrap_or_else(PoisonError::into_inner);
-                for stream in news.grown {
-                    if let Some(watched) = watched.get(&stream) {
-                        watched.grown.notify_waiters();
-                    }
-                }
-            }
+            news.grown.into_iter().for_each(|stream| self.wake(stream));
+        }
+    }
+
+    /// Wakes who watches a stream.
+    pub(super) fn wake(&self, stream: u32) {
+        let watched = self.0.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watched) = watched.get(&stream) {
+            watched.grown.notify_waiters();
         }
     }
 

@@ -1,5 +1,6 @@
 //! Creating streams, changing their validators, deleting them.
 
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -102,6 +103,9 @@ impl Service {
             let deleted = service.changing(move || directory.delete(&served)).await?;
             service.recorded.lock().unwrap_or_else(PoisonError::into_inner).deleted.push(deleted.clone());
             service.forget(&stream);
+            // Only now: whoever is woken is told that it is deleted.
+            stream.is_deleted.store(true, SeqCst);
+            service.answers.wake(stream.journal_id);
             tokio::spawn(service.clear(deleted));
             Ok(())
         })

@@ -288,6 +288,9 @@ impl Service {
             if !watch.grown_since(stream, head, deadline).await {
                 return Ok(Shared::new(Found { next: head, head, ..Found::default() }));
             }
+            if stream.is_deleted.load(SeqCst) {
+                self.still_served(stream)?;
+            }
             if turn.is_none() {
                 turn = self.gather(stream, wanted, deadline).await;
             }
@@ -308,7 +311,7 @@ impl Service {
 }
 
 impl Watch {
-    /// Waits until the stream has another head than `head`; false at the deadline.
+    /// Waits until the stream has another head than `head`, or is deleted; false at the deadline.
     pub(super) async fn grown_since(&self, stream: &Stream, head: Option<i64>, deadline: Instant) -> bool {
         let _asleep = Asleep::new(&stream.served.sleepers);
         loop {
@@ -316,7 +319,7 @@ impl Watch {
             tokio::pin!(grown);
             // What comes from here on is told; what came before is seen.
             grown.as_mut().enable();
-            if stream.head() != head {
+            if stream.head() != head || stream.is_deleted.load(SeqCst) {
                 return true;
             }
             if tokio::time::timeout_at(deadline.into(), grown).await.is_err() {
