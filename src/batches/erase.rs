@@ -123,8 +123,27 @@ impl Service {
         }
     }
 
-    /// The offsets of all entries that match, up to the present head.
+    /// The offsets of all entries that match, up to the present head, wherever they are.
     async fn matching(self: &Arc<Self>, stream: &Arc<Stream>, filter: RowFilter) -> Result<Vec<i64>, ApiError> {
+        let mut offsets = self.matching_replayed(stream, Arc::clone(&filter)).await?;
+        // Afterwards: what leaves this machine meanwhile is then there.
+        let (directory, id) = (self.directory(), stream.journal_id);
+        let others = self.changing(move || directory.find_unreplayed(id, filter, MAX_ERASED + 1)).await?;
+        offsets.extend(others);
+        offsets.sort_unstable();
+        offsets.dedup();
+        if offsets.len() > MAX_ERASED {
+            return Err(too_many());
+        }
+        Ok(offsets)
+    }
+
+    /// Those that replays give.
+    async fn matching_replayed(
+        self: &Arc<Self>,
+        stream: &Arc<Stream>,
+        filter: RowFilter,
+    ) -> Result<Vec<i64>, ApiError> {
         let wanted = Wanted { after: None, limit: MAX_PAGE_ROWS, filter: Some(filter) };
         let mut follower = Follower::to_head(Arc::clone(self), Arc::clone(stream), wanted).await?;
         let mut offsets = Vec::new();

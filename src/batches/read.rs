@@ -172,6 +172,8 @@ impl Service {
         self.readers.resolve(stream.journal_id, request, Box::new(reply));
         match answer.await {
             Ok(Resolution::Serve { start }) => Ok(start),
+            // Who begins at the origin begins at the first row there is, if only the next one that comes.
+            Ok(Resolution::Refuse(NotReplayable::Evicted { earliest, .. })) if after.is_none() => Ok(earliest),
             Ok(Resolution::Refuse(NotReplayable::Evicted { earliest, .. })) => {
                 let message = "the entries after this cursor are not kept any more; go on from the earliest";
                 let details =

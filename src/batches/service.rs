@@ -23,7 +23,7 @@ use super::retention::Retention;
 use super::shared::{Pace, Pulse, Reads};
 use super::token::Tokens;
 use super::validator::Validator;
-use crate::journal::reader::ReaderHandle;
+use crate::journal::reader::{ReaderHandle, RowFilter};
 use crate::journal::{
     Append, Deleted, Errand, Insert, Job, JobSender, JournalError, Keyed, Office, Operation, Outcome, Recorded,
 };
@@ -63,6 +63,13 @@ pub trait Directory: Send + Sync {
     /// # Errors
     /// 409 if others than the batch API decide about the stream.
     fn delete(&self, stream: &ServedStream) -> Result<Deleted, ApiError>;
+
+    /// The offsets of matching rows of a stream that no replay gives, because they are in logs that are over or only in
+    /// the table; no more than `most` of them. Waits for the disk, and for the table's store.
+    ///
+    /// # Errors
+    /// 503 when they cannot be read.
+    fn find_unreplayed(&self, stream: u32, matches: RowFilter, most: usize) -> Result<Vec<i64>, ApiError>;
 
     /// Rows of a stream were erased: its files and its table are to be purged of them.
     fn purge_soon(&self, stream: u32);

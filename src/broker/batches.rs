@@ -12,6 +12,7 @@ use super::streams::Streams;
 use crate::batches::retention::Retention;
 use crate::batches::{ApiError, Directory};
 use crate::config::StreamConfig;
+use crate::journal::reader::RowFilter;
 use crate::journal::{Deleted, JournalError};
 use crate::lake::documents::Documents;
 use crate::lake::life::{self, Gone, delete_published};
@@ -110,6 +111,10 @@ impl Directory for Streams {
         self.forget_logs(name)?;
         self.move_away(&deleted)?;
         Ok(deleted)
+    }
+
+    fn find_unreplayed(&self, stream: u32, matches: RowFilter, most: usize) -> Result<Vec<i64>, ApiError> {
+        self.lake().find_unreplayed(stream, matches, most).map_err(|error| unkept(&error))
     }
 
     fn purge_soon(&self, stream: u32) {

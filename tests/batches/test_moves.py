@@ -2,10 +2,9 @@
 
 import json
 import random
-import subprocess
 
 from api_case import ApiCase
-from broker import A, ADAPTER, stream
+from broker import A, stream
 
 WIDER = A | {"properties": A["properties"] | {"more": {"type": ["string", "null"]}}}
 
@@ -24,14 +23,6 @@ class Moves(ApiCase):
         self.entries: dict[int, str] = {}  # entry ids by offset
         self.cursors: dict[str, int] = {}  # every cursor ever given, and the offset after it
         self.ids = 0
-
-    async def offline(self, *args) -> None:
-        """A command on the root while no broker serves it."""
-        self.api.close()
-        self.assertEqual(await self.broker.stop(), 0)
-        done = subprocess.run([str(ADAPTER.program()), *args, "--root", str(self.broker.root)], capture_output=True, text=True, timeout=60)
-        self.assertEqual(done.returncode, 0, (args, done.stderr))
-        await self.broker.start()
 
     def insert(self, count: int) -> None:
         answer = self.api.insert("t", [{"id": self.ids + i, "price": 1} for i in range(count)]).json

@@ -22,6 +22,8 @@ pub(super) async fn logs(
     stream: &Arc<Moved>,
     newest: i64,
 ) -> Result<(Vec<Arc<Moved>>, bool), MoverError> {
+    // One at a time: whoever finds files that the catalog does not have adds them.
+    let _rewriting = stream.rewriting.lock().await;
     let documents = Documents::new(&shared.root, &stream.name, None);
     let current = documents.current().await.map_err(MoverError::documents)?;
     let Some(document) = current.map(|current| current.document) else { return Ok((Vec::new(), false)) };

@@ -15,7 +15,8 @@ use super::replay::LakeArchive;
 use super::settings::LakeSettings;
 use super::shared::Shared;
 use super::stream::{LakeStream, Moved};
-use super::{background, clean, compact, evict, holes, publish, purge, repair, seal, tasks};
+use super::{background, clean, compact, evict, find, holes, publish, purge, repair, seal, tasks};
+use crate::journal::reader::RowFilter;
 use crate::journal::{Archive, JobSender, RowReader, StreamRecord};
 use crate::lake::catalog::{Catalog, LogView};
 use crate::lake::documents::Objects;
@@ -302,6 +303,16 @@ impl Lake {
     pub fn purged_through(&self, stream: u32) -> Option<i64> {
         let through = self.shared.stream(stream)?.purged_through.load(Relaxed);
         Some(through).filter(|through| *through != i64::MIN)
+    }
+
+    /// The offsets of matching rows of a stream that are not erased and that no replay gives, because they are in logs
+    /// that are over or only in the table; ascending, and no more than `most` of them. Waits for the table's store.
+    ///
+    /// # Errors
+    /// As [`Lake::flush`], and when a file is damaged.
+    pub fn find_unreplayed(&self, stream: u32, matches: RowFilter, most: usize) -> Result<Vec<i64>, MoverError> {
+        let Some(stream) = self.shared.stream(stream) else { return Ok(Vec::new()) };
+        self.block_on(find::find(&self.shared, &stream, matches, most))
     }
 
     /// What all tasks share.

@@ -6,6 +6,7 @@ mod clean;
 mod compact;
 mod error;
 mod evict;
+mod find;
 mod finished;
 mod gather;
 mod holes;

@@ -111,7 +111,7 @@ impl LakeArchive {
 }
 
 /// Whether a replay of the stream reads a file.
-fn readable(stream: &Moved) -> impl Fn(&SealedFile) -> bool + use<> {
+pub(super) fn readable(stream: &Moved) -> impl Fn(&SealedFile) -> bool + use<> {
     let published = stream.replay_published.load(Relaxed);
     move |file| file.local || published
 }
