@@ -270,6 +270,10 @@ pub struct ShardCounters {
     pub longest_turn_us: AtomicU64,
     /// Subscribers moved from the feed back to the log.
     pub demoted_total: AtomicU64,
+    /// Connections open now whose records of TLS the shard makes.
+    pub tls_shard_connections: AtomicI64,
+    /// Connections open now whose records of TLS the kernel makes.
+    pub tls_kernel_connections: AtomicI64,
 }
 
 /// The writer core.

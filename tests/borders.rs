@@ -33,7 +33,7 @@ const ROOMS: &[Room] = &[
     room("session", &["auth", "journal", "schema", "stream", "telemetry", "wire"], ANY),
     room("registry", &["schema", "stream", "wire"], &[]),
     room("telemetry", &[], &[]),
-    room("tls", &[], &["Cipher"]),
+    room("tls", &[], &["Cipher", "Encryption"]),
     room("logging", &["config"], &[]),
     room("config", &["schema", "stream", "wire"], &["cores"]),
     room("auth", &["tls"], &[]),

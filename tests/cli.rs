@@ -156,6 +156,7 @@ fn the_doctor_reports_in_text_and_json() {
     for name in [
         "kernel",
         "io_uring",
+        "kernel tls",
         "memlock",
         "nofile",
         "cores",

@@ -6,7 +6,9 @@
 use std::io;
 use std::ops::Range;
 
-use crate::conn::Conn;
+use crate::conn::{Conn, ConnId};
+use crate::engine::Engine;
+use crate::kernel::Keys;
 
 /// The record layer of one connection, keys and all, after its handshake.
 pub trait Cipher: Send {
@@ -25,6 +27,19 @@ pub trait Cipher: Send {
 
     /// Appends to `sealed` that we say nothing more.
     fn finish(&mut self, sealed: &mut Vec<u8>);
+}
+
+/// Who makes the records of a connection.
+pub enum Encryption {
+    /// Nobody: it is in clear.
+    Clear,
+    /// Its shard.
+    Shard(Box<dyn Cipher>),
+    /// The kernel, which has the keys already.
+    Kernel {
+        /// Blocks of 16 bytes that the keys may encrypt, where each record counts one more.
+        blocks: u64,
+    },
 }
 
 /// An emptied buffer larger than this is given back.
@@ -89,9 +104,30 @@ impl Secured {
     }
 }
 
+impl<S> Engine<S> {
+    /// From here on a connection is encrypted like this.
+    pub(crate) fn encrypt(&mut self, id: ConnId, encryption: Encryption) {
+        let Some(conn) = self.conn_mut(id) else { return };
+        match encryption {
+            Encryption::Clear => {}
+            Encryption::Shard(cipher) => {
+                conn.secured = Some(Box::new(Secured::new(cipher)));
+                self.counts.tls_shard_connections += 1;
+            }
+            Encryption::Kernel { blocks } => {
+                conn.kernel = Some(Keys::new(blocks));
+                self.counts.tls_kernel_connections += 1;
+            }
+        }
+    }
+}
+
 /// Says under encryption that nothing more follows, if the socket takes it: what ends without was cut off.
 pub(crate) fn farewell<S>(conn: &mut Conn<S>) {
     let fd = conn.fd();
+    if conn.kernel.is_some() {
+        return crate::kernel::close_notify(fd);
+    }
     let Some(secured) = conn.secured.as_mut().filter(|secured| secured.pending().is_empty()) else { return };
     secured.finish();
     let bytes = secured.pending();

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::cipher::Secured;
 use crate::feed::Run;
 use crate::inbound::Inbound;
+use crate::kernel::Keys;
 
 /// Names a connection of one shard; never reused for another within a process's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -137,8 +138,10 @@ pub(crate) struct Conn<S> {
     pub(crate) limit_bytes: u32,
     pub(crate) session: Option<S>,
     pub(crate) inbound: Inbound,
-    /// How it is encrypted, if it is.
+    /// How it is encrypted, if the shard does it.
     pub(crate) secured: Option<Box<Secured>>,
+    /// What its keys are good for, if the kernel encrypts it.
+    pub(crate) kernel: Option<Keys>,
     pub(crate) out: VecDeque<Chunk>,
     /// Bytes of the first chunk that are sent.
     pub(crate) out_sent: usize,
@@ -176,6 +179,7 @@ impl<S> Conn<S> {
             session: None,
             inbound: Inbound::default(),
             secured: None,
+            kernel: None,
             out: VecDeque::new(),
             out_sent: 0,
             out_bytes: 0,

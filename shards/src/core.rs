@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::cipher::{Cipher, Secured};
+use crate::cipher::Encryption;
 use crate::conn::{ConnId, Ended, Phase};
 use crate::engine::Engine;
 use crate::flush::HIGH_BYTES;
@@ -73,7 +73,7 @@ pub enum Command<R> {
     Connection(OwnedFd),
     /// A connection that the HTTP plane has upgraded already, the bytes that came after the head, and how it is
     /// encrypted.
-    Upgraded(TcpStream, UpgradeHead, Vec<u8>, Option<Box<dyn Cipher>>),
+    Upgraded(TcpStream, UpgradeHead, Vec<u8>, Encryption),
     /// Somebody waits to be accepted.
     Accept,
     /// Stop accepting; the sender is dropped when the listener is closed.
@@ -100,7 +100,7 @@ impl<R> Clone for Peer<R> {
 }
 
 /// A socket to read; with what was asked and read of it, if somebody else has upgraded it.
-pub(crate) type Adopted = (OwnedFd, Option<(UpgradeHead, Vec<u8>, Option<Box<dyn Cipher>>)>);
+pub(crate) type Adopted = (OwnedFd, Option<(UpgradeHead, Vec<u8>, Encryption)>);
 
 pub(crate) struct Core<A: App> {
     pub(crate) engine: Engine<A::Session>,
@@ -201,13 +201,6 @@ impl<A: App> Core<A> {
             (self.handoff)(TcpStream::from(copy), kept);
         }
         self.engine.remove(id, Ended::HandedOver);
-    }
-
-    /// From here on a connection is encrypted like this.
-    pub(crate) fn secure(&mut self, id: ConnId, cipher: Option<Box<dyn Cipher>>) {
-        if let Some(conn) = self.engine.conn_mut(id) {
-            conn.secured = cipher.map(|cipher| Box::new(Secured::new(cipher)));
-        }
     }
 
     /// Makes a connection a WebSocket; `response` is what accepts it, if nobody has sent that yet.
@@ -312,8 +305,8 @@ impl<A: App> Core<A> {
             match command {
                 Command::App(message) => self.app.remote(&mut self.engine, message),
                 Command::Connection(fd) => self.adopted.push((fd, None)),
-                Command::Upgraded(stream, head, bytes, cipher) => {
-                    self.adopted.push((OwnedFd::from(stream), Some((head, bytes, cipher))));
+                Command::Upgraded(stream, head, bytes, encryption) => {
+                    self.adopted.push((OwnedFd::from(stream), Some((head, bytes, encryption))));
                 }
                 Command::Accept => self.accept = true,
                 Command::CloseListener(done) => self.close_listener = Some(done),

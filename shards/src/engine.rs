@@ -75,6 +75,8 @@ pub(crate) const BLOCKED: u8 = 2;
 pub(crate) const OWN_BYTES: u8 = 4;
 /// Not a reason, but another way to send.
 pub(crate) const SECURED: u8 = 8;
+/// As in clear, but what is sent is counted.
+pub(crate) const KERNEL: u8 = 16;
 
 /// A subscriber's place in its feed: all that the flush needs to send to it.
 #[derive(Debug)]
@@ -108,6 +110,10 @@ pub struct Counts {
     pub max_lag_frames: u64,
     /// Turns of the flush loop.
     pub turns_total: u64,
+    /// Connections open now whose records the shard makes.
+    pub tls_shard_connections: u64,
+    /// Connections open now whose records the kernel makes.
+    pub tls_kernel_connections: u64,
 }
 
 /// One shard's state; `S` is the application's per-connection state.
@@ -415,6 +421,8 @@ impl<S> Engine<S> {
         self.unsubscribe(id);
         let mut conn = self.conns.remove(id.index as usize);
         crate::cipher::farewell(&mut conn);
+        self.counts.tls_shard_connections -= u64::from(conn.secured.is_some());
+        self.counts.tls_kernel_connections -= u64::from(conn.kernel.is_some());
         self.gone.push((id, conn.room_watched));
         self.ended.push((id, conn.session.take(), ended));
         self.wake_flush();
@@ -465,6 +473,7 @@ impl<S> Engine<S> {
         flags |= if conn.blocked { BLOCKED } else { 0 };
         flags |= if conn.is_idle() { 0 } else { OWN_BYTES };
         flags |= if conn.secured.is_some() { SECURED } else { 0 };
+        flags |= if conn.kernel.is_some() { KERNEL } else { 0 };
         conn.sub = Some((feed.0, found.slots.len() as u32));
         found.slots.push(Slot {
             conn: id,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::cipher::BATCH_BYTES;
 use crate::conn::{Chunk, ConnId, Ended, Phase};
-use crate::engine::{BLOCKED, Engine, OWN_BYTES, SECURED};
+use crate::engine::{BLOCKED, Engine, KERNEL, OWN_BYTES, SECURED};
 use crate::sender::{BATCH_SENDS, Sent};
 
 /// The most bytes of one send: enough to pay for the system call, little enough to be fair.
@@ -166,6 +166,7 @@ impl<S> Engine<S> {
             Some(secured) => secured.advance(taken),
             None => conn.advance_out(taken),
         }
+        self.encrypted(id, taken);
         if taken < offered {
             self.block(id);
         }
@@ -267,12 +268,13 @@ impl<S> Engine<S> {
             let (end, count) = (found.ring.end(), found.slots.len());
             while index < count && results.len() < BATCH_SENDS && self.sealed.len() < BATCH_BYTES {
                 let slot = &found.slots[index];
-                if slot.flags & !SECURED == 0
+                if slot.flags & !(SECURED | KERNEL) == 0
                     && slot.position < end
                     && let Some(segment) = found.ring.segment_at(slot.position)
                 {
                     let tag = results.len() as u64;
-                    let conn = if slot.flags == 0 { None } else { self.conns.get_mut(slot.conn.index as usize) };
+                    let sealed = slot.flags & SECURED != 0;
+                    let conn = if sealed { self.conns.get_mut(slot.conn.index as usize) } else { None };
                     let secured = conn.and_then(|conn| conn.secured.as_mut());
                     let (offered, sealed) = segment.with(slot.position, SEND_BYTES, |bytes| {
                         let sealed = secured.map(|secured| secured.seal_into(bytes, &mut self.sealed));
@@ -319,6 +321,7 @@ impl<S> Engine<S> {
         let mut more = false;
         let mut full = Vec::new();
         let mut failed = Vec::new();
+        let mut used_up = Vec::new();
         let found = &mut self.feeds[feed as usize];
         let (end, frames) = (found.ring.end(), found.ring.frames_total());
         self.counts.sends_total += results.len() as u64;
@@ -347,6 +350,12 @@ impl<S> Engine<S> {
                 }
             };
             slot.position += taken as u64;
+            if slot.flags & KERNEL != 0
+                && let Some(keys) = self.conns.get_mut(slot.conn.index as usize).and_then(|conn| conn.kernel.as_mut())
+                && keys.spend(taken)
+            {
+                used_up.push(slot.conn);
+            }
             if !whole {
                 full.push(slot.conn);
             } else if slot.position == end {
@@ -360,6 +369,9 @@ impl<S> Engine<S> {
         }
         for id in full {
             self.block(id);
+        }
+        for id in used_up {
+            self.encrypted(id, 0);
         }
         // Whoever fills the place of a subscriber that is gone may have been passed over.
         more |= !failed.is_empty();
@@ -425,6 +437,7 @@ impl<S> Engine<S> {
             }
             self.list_feed(feed);
         }
+        self.encrypted(id, taken);
         self.after_own(id);
     }
 }

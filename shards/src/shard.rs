@@ -21,6 +21,7 @@ use crate::core::{Adopted, App, Command, Core, Handoff, Peer};
 use crate::doorbell::Doorbell;
 use crate::engine::{Engine, Settings};
 use crate::inbox::Inbox;
+use crate::kernel::{self, Received};
 use crate::reactor::{Event, Reactor};
 use crate::sender::Sent;
 
@@ -291,11 +292,16 @@ impl<A: App> Shard<A> {
         let fd = socket.as_raw_fd();
         let id = self.core.register(OwnedFd::from(socket));
         self.reactor.watch(fd, id);
-        if let Some((head, mut bytes, cipher)) = upgraded {
-            self.core.secure(id, cipher);
+        if let Some((head, mut bytes, encryption)) = upgraded {
+            self.core.engine.encrypt(id, encryption);
             self.core.open(id, &head, Vec::new());
             self.core.on_plain(id, &mut bytes);
             self.core.dispatch();
+            // Records that came before the kernel had the keys are not reported.
+            if let Some(conn) = self.core.engine.conn_mut(id).filter(|conn| conn.kernel.is_some()) {
+                conn.readable = true;
+                self.read(id);
+            }
         }
     }
 
@@ -303,6 +309,14 @@ impl<A: App> Shard<A> {
     fn read(&mut self, id: ConnId) {
         for _ in 0..READS_IN_A_ROW {
             let Some(conn) = self.core.engine.conn_mut(id) else { return };
+            if conn.kernel.is_some_and(|keys| keys.changed) {
+                conn.readable = false;
+                if conn.hung_up {
+                    self.core.engine.abort(id);
+                    self.core.dispatch();
+                }
+                return;
+            }
             if conn.paused || conn.choked {
                 return;
             }
@@ -314,14 +328,24 @@ impl<A: App> Shard<A> {
                 return;
             }
             let mut scratch = std::mem::take(&mut self.core.scratch);
-            match receive(conn.fd(), &mut scratch) {
-                Ok(count) if count > 0 => {
-                    // A short read has taken everything; only the end can follow without being reported.
-                    conn.readable = count == scratch.len() || conn.hung_up;
+            let recorded = conn.kernel.is_some();
+            let received = match recorded {
+                true => kernel::receive(conn.fd(), &mut scratch),
+                false => receive(conn.fd(), &mut scratch).map(Received::Data),
+            };
+            match received {
+                Ok(Received::Data(count)) if count > 0 => {
+                    // A short read has taken everything; only the end can follow without being reported. But a record
+                    // that is no data makes a read short as well.
+                    conn.readable = recorded || count == scratch.len() || conn.hung_up;
                     self.core.on_bytes(id, &mut scratch[..count]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => conn.readable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Received::Handshake) => {
+                    self.core.engine.changed_keys(id);
+                    self.core.dispatch();
+                }
                 Ok(_) | Err(_) => {
                     self.core.engine.remove(id, Ended::Peer);
                     self.core.dispatch();

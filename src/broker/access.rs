@@ -1,14 +1,13 @@
 //! Who is let in: the gate of a configuration, and reading its files again.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 
-use rustls::ServerConnection;
-use streamcast_shards::Cipher;
+use streamcast_shards::Encryption;
 
 use super::error::BrokerError;
 use crate::auth::{Gate, PolicySources};
-use crate::config::Config;
-use crate::tls::{Certificates, Record, TlsFiles};
+use crate::config::{Config, KernelUse};
+use crate::tls::{Certificates, Handshaken, KernelTls, Record, TlsFiles};
 
 /// The gate that a configuration asks for. A registry without a policy is this very host's to manage.
 pub(super) fn gate(config: &Config) -> Result<Gate, BrokerError> {
@@ -32,16 +31,46 @@ pub(super) fn check_addresses(config: &Config, addresses: impl Iterator<Item = S
     Ok(())
 }
 
-/// The certificates of a configuration, if it wants TLS.
-pub(super) fn certificates(config: &Config) -> Result<Option<Certificates>, BrokerError> {
-    let (Some(cert), Some(key)) = (&config.tls.cert, &config.tls.key) else { return Ok(None) };
-    let files = TlsFiles { cert: cert.clone(), key: key.clone(), client_ca: config.tls.client_ca.clone() };
-    Ok(Some(Certificates::load(&files)?))
+/// The kernel as the one that makes records, if a configuration wants TLS and that, and the kernel can.
+pub(super) fn kernel(config: &Config) -> Option<KernelTls> {
+    if config.tls.cert.is_none() || config.tls.kernel == KernelUse::Off {
+        return None;
+    }
+    match KernelTls::probe() {
+        Ok(kernel) => {
+            tracing::info!(known = %kernel, "the kernel makes the records of readers");
+            Some(kernel)
+        }
+        Err(error) => {
+            tracing::info!(%error, "shards make the records of TLS");
+            None
+        }
+    }
 }
 
-/// The keys of a connection as a shard uses them.
-pub(super) fn cipher(keys: Box<ServerConnection>) -> Box<dyn Cipher> {
-    Box::new(Record::new(keys))
+/// The certificates of a configuration, if it wants TLS; `for_kernel` if that is to make records.
+pub(super) fn certificates(config: &Config, for_kernel: bool) -> Result<Option<Certificates>, BrokerError> {
+    let (Some(cert), Some(key)) = (&config.tls.cert, &config.tls.key) else { return Ok(None) };
+    let files = TlsFiles { cert: cert.clone(), key: key.clone(), client_ca: config.tls.client_ca.clone() };
+    Ok(Some(Certificates::load(&files, for_kernel)?))
+}
+
+/// How a connection that has become a WebSocket goes on. The kernel gets the keys of those that read: they are many and get the
+/// same bytes. Those that publish send a record for each frame, and may change their keys after some millions.
+///
+/// # Errors
+/// When the kernel has taken one half of the keys, and not the other.
+pub(super) fn encryption(
+    kernel: Option<&KernelTls>,
+    socket: &TcpStream,
+    handshaken: Option<Handshaken>,
+    reads: bool,
+) -> std::io::Result<Encryption> {
+    match (handshaken, kernel.filter(|_| reads)) {
+        (None, _) => Ok(Encryption::Clear),
+        (Some(handshaken), Some(kernel)) => kernel.take_over(socket, handshaken),
+        (Some(handshaken), None) => Ok(Record::encryption(handshaken.keys)),
+    }
 }
 
 /// Whether there is anything to read again.

@@ -10,7 +10,6 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustls::ServerConnection;
 use streamcast_shards::cores::{self, CorePlan, CoreRequest};
 use streamcast_shards::doorbell::Doorbell;
 use streamcast_shards::{Command, Handoff, Peer, Settings, UpgradeHead, inbox, listen, probe, shard};
@@ -20,7 +19,7 @@ use super::delivery::Delivery;
 use super::error::BrokerError;
 use super::streams::Streams;
 use super::{access, managed, notify, signals, tables};
-use crate::auth::Gate;
+use crate::auth::{Action, Gate};
 use crate::batches::{Answers, Directory, HTTP_SHARD, Service};
 use crate::config::Config;
 use crate::http::{self, HttpHandle, HttpSettings};
@@ -31,7 +30,7 @@ use crate::lake::mover::{Lake, Unfinished};
 use crate::registry::Registry;
 use crate::session::{self, CatalogCell, LIVE_ORIGIN_NONE, Links, LiveRows, Remote, SessionApp, now_us};
 use crate::telemetry::Telemetry;
-use crate::tls::Certificates;
+use crate::tls::{Certificates, Handshaken, KernelTls};
 use crate::wire::RowBatch;
 
 /// The most shards a token can name.
@@ -77,7 +76,8 @@ impl Broker {
         report_cores(&plan, &allowed);
         raise_descriptor_limit();
         let gate = access::gate(config)?;
-        let certificates = access::certificates(config)?;
+        let kernel = access::kernel(config);
+        let certificates = access::certificates(config, kernel.is_some())?;
         let shards = plan.shards.len();
         let telemetry = Arc::new(Telemetry::new(shards));
         for (counters, core) in telemetry.shards.iter().zip(&plan.shards) {
@@ -132,7 +132,7 @@ impl Broker {
             Arc::clone(&telemetry),
             recorded,
         ));
-        let http = start_http(config, &registry, &telemetry, &plan, &peers, (&gate, &certificates), batches)?;
+        let http = start_http(config, &registry, &telemetry, &plan, &peers, (&gate, &certificates, kernel), batches)?;
         let listeners = match listen::inherited(shards) {
             Some(inherited) => inherited?,
             None => listen::listen(config.listen, shards)?,
@@ -407,21 +407,31 @@ fn start_http(
     telemetry: &Arc<Telemetry>,
     plan: &CorePlan,
     peers: &[Peer<Remote>],
-    (gate, certificates): (&Gate, &Option<Certificates>),
+    (gate, certificates, kernel): (&Gate, &Option<Certificates>, Option<KernelTls>),
     batches: Arc<Service>,
 ) -> Result<HttpHandle, BrokerError> {
     let (peers, keeps) = (peers.to_vec(), gate.has_policy());
-    let on_upgrade =
-        move |stream: TcpStream, head: http::UpgradeHead, rest: Vec<u8>, keys: Option<Box<ServerConnection>>| {
-            let Some(peer) = peers.iter().min_by_key(|peer| peer.connections.load(Relaxed)) else { return };
-            peer.connections.fetch_add(1, Relaxed);
-            let head = UpgradeHead {
-                target: head.target.into_bytes(),
-                headers: head.headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect(),
-                pass: keeps.then(|| session::attach(head.pass)),
-            };
-            peer.inbox.send(Command::Upgraded(stream, head, rest, keys.map(access::cipher)), 0);
+    let on_upgrade = move |stream: TcpStream,
+                           head: http::UpgradeHead,
+                           rest: Vec<u8>,
+                           handshaken: Option<Handshaken>| {
+        let reads = head.pass.action == Action::DataRead;
+        let encryption = match access::encryption(kernel.as_ref(), &stream, handshaken, reads) {
+            Ok(encryption) => encryption,
+            Err(error) => {
+                tracing::error!(%error, "the kernel did not take the keys of a connection, which is lost; it gets no more");
+                return;
+            }
         };
+        let Some(peer) = peers.iter().min_by_key(|peer| peer.connections.load(Relaxed)) else { return };
+        peer.connections.fetch_add(1, Relaxed);
+        let head = UpgradeHead {
+            target: head.target.into_bytes(),
+            headers: head.headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect(),
+            pass: keeps.then(|| session::attach(head.pass)),
+        };
+        peer.inbox.send(Command::Upgraded(stream, head, rest, encryption), 0);
+    };
     let settings = HttpSettings {
         stats_path: config.stats.path().map(str::to_owned),
         registry: registry.clone(),

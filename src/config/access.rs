@@ -34,6 +34,18 @@ pub struct Tls {
     pub key: Option<PathBuf>,
     /// Certificates of those who sign certificates of clients, PEM. With them a client must show one.
     pub client_ca: Option<PathBuf>,
+    /// Whether the kernel may make the records of readers.
+    pub kernel: KernelUse,
+}
+
+/// Whether the kernel makes records of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KernelUse {
+    /// Where it can.
+    Auto,
+    /// Never: shards make them.
+    #[default]
+    Off,
 }
 
 /// Reads both tables.
@@ -52,6 +64,13 @@ pub(super) fn read(top: &mut Table<'_>, directory: &Path) -> Result<(Auth, Tls),
         tls.cert = path(&mut table, "cert", directory)?;
         tls.key = path(&mut table, "key", directory)?;
         tls.client_ca = path(&mut table, "client_ca", directory)?;
+        if let Some(entry) = table.take("kernel") {
+            tls.kernel = match entry.get_ref() {
+                DeValue::String(text) if text == "auto" => KernelUse::Auto,
+                DeValue::String(text) if text == "off" => KernelUse::Off,
+                _ => return Err(table.mismatch("kernel", "\"auto\" or \"off\"", &entry)),
+            };
+        }
         table.finish()?;
         if tls.cert.is_none() || tls.key.is_none() {
             return Err(table.error("[tls] needs both `cert` and `key`"));

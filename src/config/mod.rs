@@ -11,7 +11,7 @@ mod schema;
 mod stream;
 mod table;
 
-pub use access::{Auth, Tls};
+pub use access::{Auth, KernelUse, Tls};
 pub use check::{EXAMPLE, load_schema};
 pub use error::ConfigError;
 pub use file::{MAX_CORE, parse_cores, parse_level, parse_listen};

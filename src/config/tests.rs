@@ -52,7 +52,7 @@ fn every_key_arrives() {
         insecure = true
         log = { level = "debug", json = true }
         auth = { policy = "policy.toml", keys = "/k/keys.json" }
-        tls = { cert = "c.pem", key = "k.pem", client_ca = "ca.pem" }
+        tls = { cert = "c.pem", key = "k.pem", client_ca = "ca.pem", kernel = "auto" }
         [[stream]]
         name = "a b é"
         schema = { properties = { z = { type = "string" }, a = { type = "integer" } }, required = ["z", "a"] }
@@ -104,6 +104,7 @@ fn every_key_arrives() {
             cert: Some("/etc/s/c.pem".into()),
             key: Some("/etc/s/k.pem".into()),
             client_ca: Some("/etc/s/ca.pem".into()),
+            kernel: KernelUse::Auto,
         },
         log: Log { level: LogLevel::Debug, json: Some(true) },
         registry: None,
@@ -244,6 +245,7 @@ fn errors_name_the_place_and_the_way_out() {
         ("stats = \"stats\"".into(), "1:9: `stats` must be"),
         ("auth = 1".into(), "1:8: `auth` must be a table of files, not 1"),
         ("[auth]".into(), "1:1: [auth] names no file; give `policy`, `keys` or both"),
+        ("[tls]\nkernel = \"on\"".into(), "2:10: `kernel` must be \"auto\" or \"off\", not the string \"on\""),
         ("[tls]\ncert = \"c\"".into(), "1:1: [tls] needs both `cert` and `key`"),
         ("insecure = 1".into(), "1:12: `insecure` must be true or false, not 1"),
         (
@@ -353,7 +355,7 @@ fn only_loopback_is_served_without_a_word() {
         [(1, 1, 0, true), (1, 1, 1, true), (1, 0, 0, false), (0, 1, 0, false), (0, 0, 1, false)]
     {
         let path = |given| (given == 1).then(|| "x.pem".into());
-        let tls = Tls { cert: path(cert), key: path(key), client_ca: path(client_ca) };
+        let tls = Tls { cert: path(cert), key: path(key), client_ca: path(client_ca), kernel: KernelUse::Auto };
         assert_eq!(Config { tls, ..Config::default() }.check().is_ok(), fine, "{cert} {key} {client_ca}");
     }
 }

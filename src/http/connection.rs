@@ -54,7 +54,7 @@ pub async fn serve(app: Arc<App>, adopted: Adopted, stopping: watch::Receiver<Op
         return converse(app, socket, from, activity, stopping).await;
     };
     // A handshake is what comes before the first request: it has the time of a head.
-    let handshake = TlsAcceptor::from(certificates.current()).accept(socket);
+    let handshake = TlsAcceptor::from(certificates.current()).accept(socket.with_records());
     match tokio::time::timeout(limits.head_timeout, handshake).await {
         Ok(Ok(secured)) => {
             activity.answered(Instant::now());

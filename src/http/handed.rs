@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::activity::Activity;
+use crate::tls::RecordEdge;
 
 /// How long a peer whose request is not read may go on sending before its connection is reset.
 const LINGER: Duration = Duration::from_millis(500);
@@ -25,6 +26,8 @@ pub struct HandedSocket {
     socket: TcpStream,
     already_read: Vec<u8>,
     taken: usize,
+    /// Where records of TLS end in what was read, if there are any.
+    edge: Option<RecordEdge>,
     activity: Arc<Activity>,
     linger: Option<Linger>,
 }
@@ -43,7 +46,14 @@ impl HandedSocket {
     /// If the runtime cannot watch the socket.
     pub fn new(socket: std::net::TcpStream, already_read: Vec<u8>, activity: Arc<Activity>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: TcpStream::from_std(socket)?, already_read, taken: 0, activity, linger: None })
+        Ok(Self { socket: TcpStream::from_std(socket)?, already_read, taken: 0, edge: None, activity, linger: None })
+    }
+
+    /// The same, with records of TLS in it.
+    #[must_use]
+    pub fn with_records(mut self) -> Self {
+        self.edge = Some(RecordEdge::default());
+        self
     }
 
     /// The bare socket, non-blocking, and what was not yet taken of the bytes before.
@@ -60,13 +70,27 @@ impl HandedSocket {
         // Hundreds of readers are served in one go, and a send takes longer than all else that is done for one of them.
         give_way();
     }
+
+    /// Whether nothing was read of a record that has not come whole, the bytes before included.
+    #[must_use]
+    pub fn is_at_edge(&self) -> bool {
+        self.edge.is_some_and(|mut edge| {
+            edge.pass(self.already_read.get(self.taken..).unwrap_or_default());
+            edge.is_whole()
+        })
+    }
 }
 
 impl AsyncRead for HandedSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.taken < self.already_read.len() {
             let count = buf.remaining().min(self.already_read.len() - self.taken);
-            buf.put_slice(&self.already_read[self.taken..self.taken + count]);
+            let Self { already_read, taken, edge, .. } = &mut *self;
+            let bytes = &already_read[*taken..*taken + count];
+            buf.put_slice(bytes);
+            if let Some(edge) = edge {
+                edge.pass(bytes);
+            }
             self.taken += count;
             if self.taken == self.already_read.len() {
                 self.already_read = Vec::new();
@@ -78,6 +102,9 @@ impl AsyncRead for HandedSocket {
         ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
         if buf.filled().len() > before {
             self.activity.received(Instant::now());
+        }
+        if let Some(edge) = &mut self.edge {
+            edge.pass(&buf.filled()[before..]);
         }
         Poll::Ready(Ok(()))
     }

@@ -211,8 +211,12 @@ const SHARD_COUNTERS: [Read<ShardCounters, AtomicU64>; 9] = [
     ("streamcast_demoted_subscribers_total", "Subscribers sent back to the log.", |shard| &shard.demoted_total),
 ];
 
-const SHARD_GAUGES: [Read<ShardCounters, AtomicI64>; 4] = [
+const SHARD_GAUGES: [Read<ShardCounters, AtomicI64>; 6] = [
     ("streamcast_connections", "Connections open.", |shard| &shard.connections),
+    ("streamcast_tls_shard_connections", "Connections whose TLS the shard does.", |shard| &shard.tls_shard_connections),
+    ("streamcast_tls_kernel_connections", "Connections whose TLS the kernel does.", |shard| {
+        &shard.tls_kernel_connections
+    }),
     ("streamcast_feeds", "Feeds that exist.", |shard| &shard.feeds),
     ("streamcast_feed_bytes", "Bytes held for subscribers that have not taken them.", |shard| &shard.feed_bytes),
     ("streamcast_feed_max_lag_frames", "Frames the slowest subscriber is behind.", |shard| &shard.max_lag_frames),

@@ -4,19 +4,17 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConnection;
-
 use crate::auth::{Gate, Pass};
 use crate::batches::Service;
 use crate::registry::{Registry, RegistrySettings};
-use crate::tls::Certificates;
+use crate::tls::{Certificates, Handshaken};
 
 /// Takes a connection back that was handed over as HTTP and then asked for a WebSocket.
 ///
 /// The `101` answer is on its way already. The arguments are the socket (non-blocking), the request, and what
 /// the peer sent behind it, and the keys of the connection if it is encrypted. Called on a background thread; it must not
 /// block.
-pub type OnUpgrade = Arc<dyn Fn(TcpStream, UpgradeHead, Vec<u8>, Option<Box<ServerConnection>>) + Send + Sync>;
+pub type OnUpgrade = Arc<dyn Fn(TcpStream, UpgradeHead, Vec<u8>, Option<Handshaken>) + Send + Sync>;
 
 /// The request that became a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use super::handed::HandedSocket;
 use super::settings;
 use super::spelled::Spelled;
 use crate::auth::{Action, Pass, Resource, without_ticket};
+use crate::tls::Handshaken;
 use crate::wire;
 
 /// Whether a request asks for a WebSocket, well-formed or not.
@@ -141,15 +142,16 @@ async fn hand_back(upgrade: OnUpgrade, head: settings::UpgradeHead, on_upgrade: 
         },
     };
     match parted {
-        Ok((socket, leftover, keys)) => on_upgrade(socket, head, leftover, keys),
+        Ok((socket, leftover, handshaken)) => on_upgrade(socket, head, leftover, handshaken),
         Err(error) => tracing::warn!(%error, "an upgraded connection was lost on its way back to a shard"),
     }
 }
 
-type Parted = (std::net::TcpStream, Vec<u8>, Option<Box<ServerConnection>>);
+type Parted = (std::net::TcpStream, Vec<u8>, Option<Handshaken>);
 
 /// Takes an encrypted connection apart. What was read of it and not opened yet is opened here.
 fn part_encrypted(socket: HandedSocket, mut keys: ServerConnection, mut plain: Vec<u8>) -> std::io::Result<Parted> {
+    let at_edge = socket.is_at_edge();
     let (socket, unread) = socket.into_parts()?;
     let mut unread = unread.as_slice();
     loop {
@@ -158,7 +160,7 @@ fn part_encrypted(socket: HandedSocket, mut keys: ServerConnection, mut plain: V
         plain.resize(begin + state.plaintext_bytes_to_read(), 0);
         keys.reader().read_exact(&mut plain[begin..])?;
         if unread.is_empty() {
-            return Ok((socket, plain, Some(Box::new(keys))));
+            return Ok((socket, plain, Some(Handshaken { keys: Box::new(keys), at_edge })));
         }
         keys.read_tls(&mut unread)?;
     }

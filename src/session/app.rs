@@ -408,6 +408,8 @@ impl App for SessionApp {
         counters.feeds.store(engine.feeds() as i64, Relaxed);
         counters.max_lag_frames.store(counts.max_lag_frames as i64, Relaxed);
         counters.turns_total.store(counts.turns_total, Relaxed);
+        counters.tls_shard_connections.store(counts.tls_shard_connections as i64, Relaxed);
+        counters.tls_kernel_connections.store(counts.tls_kernel_connections as i64, Relaxed);
         if took > STALL {
             counters.stalls_total.fetch_add(1, Relaxed);
         }

@@ -51,17 +51,18 @@ pub struct Certificates(Arc<Inner>);
 
 struct Inner {
     files: TlsFiles,
+    for_kernel: bool,
     config: RwLock<Arc<ServerConfig>>,
 }
 
 impl Certificates {
-    /// Reads certificates.
+    /// Reads certificates. Keys of connections can be given to the kernel only if they are made `for_kernel`.
     ///
     /// # Errors
     /// When they cannot be read or used.
-    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-        let config = RwLock::new(config(files)?);
-        Ok(Self(Arc::new(Inner { files: files.clone(), config })))
+    pub fn load(files: &TlsFiles, for_kernel: bool) -> Result<Self, TlsError> {
+        let config = RwLock::new(config(files, for_kernel)?);
+        Ok(Self(Arc::new(Inner { files: files.clone(), for_kernel, config })))
     }
 
     /// Reads them again; connections that there are keep what they began with.
@@ -69,7 +70,7 @@ impl Certificates {
     /// # Errors
     /// When they cannot be read or used; those from before stay in force.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let config = config(&self.0.files)?;
+        let config = config(&self.0.files, self.0.for_kernel)?;
         *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
@@ -81,7 +82,7 @@ impl Certificates {
     }
 }
 
-fn config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+fn config(files: &TlsFiles, for_kernel: bool) -> Result<Arc<ServerConfig>, TlsError> {
     let mut provider = rustls::crypto::ring::default_provider();
     // The suites are as good as each other here, and this one is the quickest.
     provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
@@ -110,6 +111,7 @@ fn config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| wrong(&files.key, error))?;
     let mut config = builder.with_single_cert(certificates(&files.cert)?, key).map_err(pair)?;
     config.ignore_client_order = true;
+    config.enable_secret_extraction = for_kernel;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
@@ -137,7 +139,7 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         let files = TlsFiles { cert: path("cert.pem"), key: path("key.pem"), client_ca: Some(path("cert.pem")) };
         let refused = |says: &str| {
-            let message = Certificates::load(&files).err().map(|error| error.to_string()).unwrap_or_default();
+            let message = Certificates::load(&files, false).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(message.contains(says), "{message}");
         };
         refused("cert.pem: ");
@@ -147,7 +149,7 @@ mod tests {
         std::fs::write(&files.cert, CERT).unwrap();
         refused("key.pem: ");
         std::fs::write(&files.key, KEY).unwrap();
-        let certificates = Certificates::load(&files).unwrap();
+        let certificates = Certificates::load(&files, false).unwrap();
         let first = certificates.current();
         std::fs::write(&files.cert, "").unwrap();
         assert!(certificates.reload().is_err() && Arc::ptr_eq(&first, &certificates.current()));

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use rustls::ServerConnection;
-use streamcast_shards::Cipher;
+use streamcast_shards::{Cipher, Encryption};
 
 /// A connection's keys, for the shard that has its socket.
 pub struct Record(Box<ServerConnection>);
@@ -15,6 +15,12 @@ impl Record {
         // What is sealed leaves at once into the shard's buffers, which have bounds of their own.
         connection.set_buffer_limit(None);
         Self(connection)
+    }
+
+    /// The same for a shard.
+    #[must_use]
+    pub fn encryption(connection: Box<ServerConnection>) -> Encryption {
+        Encryption::Shard(Box::new(Self::new(connection)))
     }
 
     fn take_sealed(&mut self, sealed: &mut Vec<u8>) -> io::Result<()> {

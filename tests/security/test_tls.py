@@ -11,8 +11,8 @@ import unittest
 
 import websockets
 
-from broker import A, ADAPTER, PATIENCE_S, Broker, eventually, row, rows, stream
-from guarded import GREETING, PASSWORD, Guarded, answers, basic, certificate, codes, greeting, request, upgrade
+from broker import A, ADAPTER, PATIENCE_S, Broker, eventually, metrics, row, rows, stream
+from guarded import GREETING, PASSWORD, Guarded, answers, basic, certificate, codes, greeting, request, tool, upgrade
 
 ROWS = 30_000
 
@@ -30,20 +30,39 @@ def trusting(*certs, own: tuple | None = None) -> ssl.SSLContext:
 class Secured(Guarded):
     """A broker with a certificate of its own making."""
 
+    # Whether the kernel may make records, which tests/ktls asks for.
+    kernel = os.environ.get("TLS_KERNEL", "")
+
     def more_args(self) -> list[str]:
         self.cert, self.key_file = certificate(self.broker.home, "server")
         self.context = trusting(self.cert)
+        if self.kernel:
+            self.broker.adapter.settings["tls"] = Table(cert=str(self.cert), key=str(self.key_file), kernel=self.kernel)
         return ["--tls-cert", str(self.cert), "--tls-key", str(self.key_file)]
 
     def uri(self, name: str) -> str:
         return f"wss://localhost:{self.port}/{name}"
 
     def connect(self, name: str, user: str = "ops", **how):
-        how = {"ssl": self.context, "additional_headers": basic(user), "max_size": None, "compression": None} | how
+        # A machine that stands still is not judged by the client's patience.
+        patient = {"open_timeout": PATIENCE_S, "ping_interval": None}
+        how = {"ssl": self.context, "additional_headers": basic(user), "max_size": None, "compression": None} | patient | how
         return websockets.connect(self.uri(name), **how)
 
     async def secret(self, sent: bytes, **how) -> bytes:
         return await answers(self.port, sent, ssl=self.context, server_hostname="localhost", **how)
+
+    async def makers(self) -> tuple[int, int]:
+        """For how many sockets the kernel makes records, and for how many shards do."""
+        found = metrics((await self.secret(request("GET", "/metrics", basic("ops")), until=b"streamcast_turns_total")).decode())
+        by = [sum(v for k, v in found.items() if k.startswith(f"streamcast_tls_{maker}_connections{{")) for maker in ("kernel", "shard")]
+        return int(by[0]), int(by[1])
+
+    async def settled(self, expected: tuple[int, int]):
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        while (found := await self.makers()) != expected and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.05)
+        self.assertEqual(found, expected)
 
 
 @unittest.skipUnless(shutil.which("openssl"), "makes its certificates with openssl")
@@ -148,6 +167,26 @@ class Tls(Secured):
 
 
 @unittest.skipUnless(shutil.which("openssl"), "makes its certificates with openssl")
+class Kernel(Secured):
+    """The kernel may make records: where it cannot, nobody notices."""
+
+    kernel = "auto"
+
+    async def test_who_makes_records_is_counted_and_makes_no_difference(self):
+        has = "; used with" in tool("doctor", "--root", self.broker.home)
+        async with self.connect("r?publish") as pub, self.connect("r") as one, self.connect("r") as two:
+            for socket in (pub, one, two):
+                await socket.recv()
+            await pub.send(rows(0, 1000))
+            for socket in (one, two):
+                found = [json.loads(await asyncio.wait_for(socket.recv(), PATIENCE_S))[2]["id"] for _ in range(1000)]
+                self.assertEqual(found, list(range(1000)))
+            await self.settled((2, 1) if has else (0, 3))
+        self.assertEqual((pub.close_code, one.close_code, two.close_code), (1000, 1000, 1000))
+        await self.settled((0, 0))
+
+
+@unittest.skipUnless(shutil.which("openssl"), "makes its certificates with openssl")
 class Commands(Secured):
     """The commands of this program that reach a broker, on their way through TLS."""
 
@@ -216,7 +255,7 @@ class ClientCertificates(Secured):
         args = super().more_args()
         own = certificate(self.broker.home, "client")
         self.context = trusting(self.cert, own=own)
-        self.broker.adapter.settings["tls"] = Table(cert=str(self.cert), key=str(self.key_file), client_ca=str(own[0]))
+        self.broker.adapter.settings["tls"] = Table(cert=str(self.cert), key=str(self.key_file), client_ca=str(own[0]), kernel=self.kernel or "off")
         return args
 
     async def test_it_is_asked_for(self):

@@ -4,13 +4,14 @@ use streamcast_shards::probe::probe_io_uring;
 
 use super::host::Host;
 use super::report::Finding;
+use crate::tls::KernelTls;
 
 /// Oldest kernel whose io_uring has all that the shards use.
 const OLDEST_KERNEL: (u32, u32) = (5, 19);
 
 pub fn check(host: &Host) -> Vec<Finding> {
     let probed = probe_io_uring().map_err(|error| error.to_string());
-    vec![version(host), io_uring(host, probed), clock_source(host), clock_sync(), huge_pages(host)]
+    vec![version(host), io_uring(host, probed), kernel_tls(), clock_source(host), clock_sync(), huge_pages(host)]
 }
 
 fn version(host: &Host) -> Finding {
@@ -42,6 +43,14 @@ fn io_uring(host: &Host, probed: Result<(), String>) -> Finding {
             let (found, fix) = error.split_once("; ").unwrap_or((&error, "use a kernel with io_uring"));
             Finding::fail("io_uring", found, fix)
         }
+    }
+}
+
+/// Nothing is wrong without it: shards encrypt then.
+fn kernel_tls() -> Finding {
+    match KernelTls::probe() {
+        Ok(kernel) => Finding::ok("kernel tls", format!("{kernel}; used with `tls.kernel = \"auto\"`")),
+        Err(error) => Finding::ok("kernel tls", format!("not used, shards encrypt: {error}")),
     }
 }
 
