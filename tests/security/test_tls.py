@@ -37,6 +37,8 @@ class Secured(Guarded):
         self.cert, self.key_file = certificate(self.broker.home, "server")
         self.context = trusting(self.cert)
         if self.kernel:
+            # An emulated machine takes longer than a ping may to read what is in its sockets.
+            self.broker.adapter.settings["keepalive_timeout_s"] = 300
             self.broker.adapter.settings["tls"] = Table(cert=str(self.cert), key=str(self.key_file), kernel=self.kernel)
         return ["--tls-cert", str(self.cert), "--tls-key", str(self.key_file)]
 
