@@ -5,8 +5,8 @@
 //! another core where there is one. Where the kernel has no TLS its column says so: `tests/ktls/vm` has one that has.
 //! The finding is in docs/security.md.
 
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, Write};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,44 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CipherSuite, ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
-use streamcast_shards::{BATCH_SENDS, Sender, Sent, cores};
+use sockets::{begin, cpu_ns, drain, pairs};
+use streamcast_shards::{BATCH_SENDS, Sender, Sent};
+
+#[path = "common/sockets.rs"]
+mod sockets;
 
 const PAYLOADS: [(&str, usize); 5] =
     [("1 frame", 120), ("8 frames", 960), ("35 frames", 4_200), ("100 frames", 12_000), ("64 KiB", 65_536)];
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/tls/testdata");
-
-fn cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn pairs(count: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
-    let address = listener.local_addr().expect("an address");
-    (0..count)
-        .map(|_| {
-            let reader = TcpStream::connect(address).expect("a connection");
-            let (writer, _) = listener.accept().expect("its other end");
-            writer.set_nodelay(true).expect("an option");
-            reader.set_nonblocking(true).expect("a mode");
-            (writer, reader)
-        })
-        .unzip()
-}
-
-/// Reads everything until told to stop.
-fn drain(mut readers: Vec<TcpStream>, core: usize, stop: &AtomicBool) {
-    cores::pin_current_thread(core);
-    let mut buffer = vec![0; 256 * 1024];
-    while !stop.load(Ordering::Relaxed) {
-        for reader in &mut readers {
-            let _ = reader.read(&mut buffer);
-        }
-    }
-}
 
 /// The server's end of a connection that has made its handshake in memory.
 fn handshaken(server: &Arc<ServerConfig>, client: &Arc<ClientConfig>) -> ServerConnection {
@@ -171,14 +143,7 @@ fn sealed(
 }
 
 fn main() {
-    let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
-    let (sockets, rounds) = (numbers.first().copied().unwrap_or(200), numbers.get(1).copied().unwrap_or(100));
-    let allowed = cores::allowed_cores();
-    let (sending, reading) = (allowed[0], *allowed.last().expect("a core"));
-    cores::pin_current_thread(sending);
-    println!(
-        "{sockets} sockets, {rounds} rounds, sender on core {sending}, readers on core {reading}; ns of CPU a send"
-    );
+    let (sockets, rounds, _, reading) = begin(100);
     println!("{:<12} {:>10} {:>10} {:>10}", "payload", "clear", "shard", "kernel");
     let (server, client) = configs();
     let mut columns: [Option<Vec<u64>>; 3] = [None, None, None];

@@ -4,49 +4,20 @@
 //! `cargo bench -p streamcast-shards --bench send [-- SOCKETS ROUNDS]`. The readers run on another core where
 //! there is one. The finding is in docs/architecture.md.
 
-use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_lite::AsyncWriteExt;
 use glommio::{LocalExecutorBuilder, Placement};
-use streamcast_shards::{Sender, cores};
+use sockets::{begin, cpu_ns, drain, pairs};
+use streamcast_shards::Sender;
+
+#[path = "common/sockets.rs"]
+mod sockets;
 
 const PAYLOADS: [(&str, usize); 4] = [("1 frame", 120), ("8 frames", 960), ("35 frames", 4200), ("100 frames", 12_000)];
-
-fn cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn pairs(count: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
-    let address = listener.local_addr().expect("an address");
-    (0..count)
-        .map(|_| {
-            let reader = TcpStream::connect(address).expect("a connection");
-            let (writer, _) = listener.accept().expect("its other end");
-            writer.set_nodelay(true).expect("an option");
-            reader.set_nonblocking(true).expect("a mode");
-            (writer, reader)
-        })
-        .unzip()
-}
-
-/// Reads everything until told to stop.
-fn drain(mut readers: Vec<TcpStream>, core: usize, stop: &AtomicBool) {
-    cores::pin_current_thread(core);
-    let mut buffer = vec![0; 256 * 1024];
-    while !stop.load(Ordering::Relaxed) {
-        for reader in &mut readers {
-            let _ = reader.read(&mut buffer);
-        }
-    }
-}
 
 fn plain(writers: &[TcpStream], bytes: &[u8]) {
     for writer in writers {
@@ -96,15 +67,8 @@ fn executor_writes(writers: Vec<TcpStream>, rounds: usize, core: usize) -> [u64;
 }
 
 fn main() {
-    let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
-    let (sockets, rounds) = (numbers.first().copied().unwrap_or(200), numbers.get(1).copied().unwrap_or(200));
-    let allowed = cores::allowed_cores();
-    let (sending, reading) = (allowed[0], *allowed.last().expect("a core"));
-    cores::pin_current_thread(sending);
+    let (sockets, rounds, sending, reading) = begin(200);
     let stop = Arc::new(AtomicBool::new(false));
-    println!(
-        "{sockets} sockets, {rounds} rounds, sender on core {sending}, readers on core {reading}; ns of CPU a send"
-    );
     println!("{:<12} {:>10} {:>10} {:>10}", "payload", "send()", "executor", "batched");
     let mut columns = Vec::new();
     for way in 0..3 {
