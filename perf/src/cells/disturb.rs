@@ -45,17 +45,16 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     load.set_pace(Pace::Rate(schedule))?;
     load.run_until(begin + clock::seconds_ns(1.0), |_| false)?;
 
-    let (mut quiet, mut disturbed) = (Recorder::default(), Recorder::default());
     let mut pairs = Vec::new();
     let mut replays = Vec::new();
     let mut http = Http::default();
     for _ in 0..case.pairs {
-        let before = window(bench, case, &mut load, &mut quiet)?;
+        let before = window(bench, case, &mut load)?;
         let begin = clock::now_ns();
         let wanted = load.groups[REPLAYING].messages + case.stored_rows;
         disturb(case, &mut load)?;
         http.start(bench, case, &server, &mut load)?;
-        let meanwhile = window(bench, case, &mut load, &mut disturbed)?;
+        let meanwhile = window(bench, case, &mut load)?;
         pairs.push((before, meanwhile));
         http.stop(&mut load);
         if case.replay {
@@ -74,6 +73,11 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
 
     let mut outcome = Outcome::new(&case.name, peer);
     outcome.version.clone_from(&server.peer.version);
+    let (mut quiet, mut disturbed) = (Recorder::default(), Recorder::default());
+    for (before, meanwhile) in &pairs {
+        quiet.merge(before);
+        disturbed.merge(meanwhile);
+    }
     outcome.set_distribution("quiet_", quiet.distribution("quiet"));
     outcome.set_distribution("disturbed_", disturbed.distribution("disturbed"));
     for (figure, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
@@ -115,15 +119,13 @@ fn middle_half(values: &[f64]) -> (f64, f64) {
     (at(quarter), at(sorted.len().saturating_sub(quarter + 1)))
 }
 
-/// One window from now on, added to `sum`.
-fn window(bench: &Bench<'_>, case: &Disturb, load: &mut Load, sum: &mut Recorder) -> Result<Recorder, CellError> {
+/// Latencies of the live subscribers in one window from now on.
+fn window(bench: &Bench<'_>, case: &Disturb, load: &mut Load) -> Result<Recorder, CellError> {
     let start = clock::now_ns();
     let end = start + clock::seconds_ns(bench.seconds(case.window_s));
     load.open_window(start..end);
     load.run_until(end + clock::seconds_ns(GAP_S), |_| false)?;
-    let found = load.groups[LIVE].latency.clone();
-    sum.merge(&found);
-    Ok(found)
+    Ok(load.groups[LIVE].latency.clone())
 }
 
 /// Lets one subscriber stall and starts one replay, without waiting for either.
