@@ -292,7 +292,7 @@ class Console(Page):
             page.keyboard.press("Tab")
             page.keyboard.press("Enter")
             # The browser follows the link a moment after the key.
-            page.wait_for_function("document.activeElement.id === 'streams'")
+            page.wait_for_function("() => document.activeElement.id === 'streams'")
 
     def test_text_can_be_read_on_light_and_dark(self):
         grounds = set()
