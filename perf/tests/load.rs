@@ -12,7 +12,7 @@ use streamcast_perf::wire::{self, Ask, Kind};
 use toy::Fault;
 
 fn load(address: SocketAddr, spin: bool) -> Load {
-    let settings = LoadSettings { address, stream: "trades".into(), spin, read_bytes: 64 << 10, parallel: 8 };
+    let settings = LoadSettings { address, spin, read_bytes: 64 << 10, parallel: 8 };
     let wire = wire::of(Kind::Streamcast, address, true);
     Load::new(wire, settings, RowWriter::new(&trade()).unwrap()).unwrap()
 }

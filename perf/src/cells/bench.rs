@@ -180,7 +180,6 @@ impl<'b> Bench<'b> {
     pub(super) fn load(&self, server: &Server) -> Result<Load, CellError> {
         let settings = LoadSettings {
             address: server.address,
-            stream: STREAM.to_owned(),
             spin: self.options.run.spin,
             read_bytes: self.options.run.read_bytes,
             parallel: 64,
@@ -190,11 +189,11 @@ impl<'b> Bench<'b> {
         Ok(load)
     }
 
-    /// Opens `count` publishers.
-    pub(super) fn open_publishers(&self, load: &mut Load, count: usize) -> Result<(), CellError> {
+    /// Opens `count` publishers of `stream`.
+    pub(super) fn open_publishers(&self, load: &mut Load, stream: &str, count: usize) -> Result<(), CellError> {
         let plan = |number: usize| Plan {
             ask: Ask::Publish {
-                stream: STREAM.to_owned(),
+                stream: stream.to_owned(),
                 publisher: self.scenario.stream.exactly_once.then(|| format!("perf-{number}")),
             },
             purpose: Purpose::Publish,

@@ -2,6 +2,7 @@
 //! over HTTP and change streams.
 
 use super::bench::{Bench, CellError, OPEN_S, note_end, open_subscribers};
+use super::pairs::Pairs;
 use super::replay::{from_the_start, store};
 use crate::clock;
 use crate::load::{Beside, Counts, Group, Load, Order, Pace, Plan, Purpose, Script};
@@ -30,7 +31,7 @@ const PATIENCE_S: f64 = 120.0;
 pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<Outcome, CellError> {
     let server = bench.start(peer, true)?;
     let mut load = bench.load(&server)?;
-    bench.open_publishers(&mut load, 1)?;
+    bench.open_publishers(&mut load, STREAM, 1)?;
     if case.replay {
         if !server.wire().replays() {
             return Err(CellError::Unable(format!("{peer} has no replay that this client speaks")));
@@ -45,7 +46,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     load.set_pace(Pace::Rate(schedule))?;
     load.run_until(begin + clock::seconds_ns(1.0), |_| false)?;
 
-    let mut pairs = Vec::new();
+    let mut pairs = Pairs::default();
     let mut replays = Vec::new();
     let mut http = Http::default();
     for _ in 0..case.pairs {
@@ -55,7 +56,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
         disturb(case, &mut load)?;
         http.start(bench, case, &server, &mut load)?;
         let meanwhile = window(bench, case, &mut load)?;
-        pairs.push((before, meanwhile));
+        pairs.push(before, meanwhile);
         http.stop(&mut load);
         if case.replay {
             let through = |load: &Load| load.groups[REPLAYING].messages >= wanted;
@@ -73,23 +74,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
 
     let mut outcome = Outcome::new(&case.name, peer);
     outcome.version.clone_from(&server.peer.version);
-    let (mut quiet, mut disturbed) = (Recorder::default(), Recorder::default());
-    for (before, meanwhile) in &pairs {
-        quiet.merge(before);
-        disturbed.merge(meanwhile);
-    }
-    outcome.set_distribution("quiet_", quiet.distribution("quiet"));
-    outcome.set_distribution("disturbed_", disturbed.distribution("disturbed"));
-    for (figure, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
-        // Of the pairs and not of the sums: a pause of the machine falls into one window, and must not decide for all.
-        let ratio =
-            |(before, meanwhile): &(Recorder, Recorder)| meanwhile.quantile_us(quantile) / before.quantile_us(quantile);
-        let ratios: Vec<f64> = pairs.iter().map(ratio).collect();
-        let (low, high) = middle_half(&ratios);
-        outcome.set(&format!("{figure}_ratio"), median(ratios).unwrap_or(f64::NAN));
-        outcome.set(&format!("{figure}_ratio_low"), low);
-        outcome.set(&format!("{figure}_ratio_high"), high);
-    }
+    let [quiet, disturbed] = pairs.report(["quiet", "disturbed"], &mut outcome);
     outcome.set("memory_mib", server.memory().resident_bytes as f64 / f64::from(1 << 20));
     http.report(&mut outcome);
     outcome.set("replay_s", median(replays).unwrap_or(f64::NAN));
@@ -108,15 +93,6 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     outcome.problems.extend(live.first_fault.clone());
     note_end(server, &mut outcome);
     Ok(outcome)
-}
-
-/// Where the middle half of `values` begins and ends.
-fn middle_half(values: &[f64]) -> (f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
-    let quarter = sorted.len() / 4;
-    (at(quarter), at(sorted.len().saturating_sub(quarter + 1)))
 }
 
 /// Latencies of the live subscribers in one window from now on.
@@ -206,18 +182,5 @@ impl Http {
         if let Some(first) = &self.first_fault {
             outcome.problems.push(format!("{} http clients failed; the first: {first}", self.failed));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_middle_half_leaves_a_quarter_out_at_either_end() {
-        assert_eq!(middle_half(&[9.0, 1.0, 5.0, 7.0, 3.0]), (3.0, 7.0));
-        assert_eq!(middle_half(&[4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0]), (3.0, 6.0));
-        assert_eq!(middle_half(&[2.0, 1.0, 3.0]), (1.0, 3.0));
-        assert!(middle_half(&[]).0.is_nan());
     }
 }

@@ -24,10 +24,11 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Fanout, peer: &str) -> Result<Ou
         }
         Some(filter) => open_filtered(&mut load, case, filter)?,
     }
-    bench.open_publishers(&mut load, case.publishers)?;
+    bench.open_publishers(&mut load, STREAM, case.publishers)?;
     let timing = Timing {
         rate: case.rate,
         batch: case.batch,
+        group: 0,
         warm_s: bench.seconds(case.warm_s),
         measure_s: bench.seconds(case.measure_s),
         drain_s: case.drain_s,
@@ -56,6 +57,8 @@ pub(super) struct Timing {
     /// Frames a second, and rows a frame.
     pub rate: f64,
     pub batch: u32,
+    /// Subscribers that get the rows.
+    pub group: usize,
     pub warm_s: f64,
     pub measure_s: f64,
     pub drain_s: f64,
@@ -64,14 +67,15 @@ pub(super) struct Timing {
 /// What a stretch showed.
 #[derive(Debug)]
 pub(super) struct Measured {
+    group: usize,
     pub observed: Observed,
     pub delivered: u64,
     pub missing: u64,
     pub in_window: u64,
 }
 
-/// Publishes on schedule through warm-up and window, waits for what is on its way, and counts. The subscribers are
-/// those of group 0. Ends early when the server drops somebody.
+/// Publishes on schedule through warm-up and window, waits for what is on its way, and counts. Ends early when the
+/// server drops somebody.
 pub(super) fn run(
     load: &mut Load,
     timing: &Timing,
@@ -84,7 +88,8 @@ pub(super) fn run(
     let mut schedule =
         Schedule::new(begin, timing.rate).ok_or_else(|| CellError::Failed(format!("no rate: {}", timing.rate)))?;
     schedule.end_at(end);
-    let (messages, index) = (load.groups[0].messages, load.publishing.next_index);
+    let group = timing.group;
+    let (messages, index) = (load.groups[group].messages, load.publishing.next_index);
     load.publishing.batch = timing.batch;
     load.open_window(start..end);
     load.set_pace(Pace::Rate(schedule))?;
@@ -93,19 +98,20 @@ pub(super) fn run(
     let observed = observe(load, usage, (start, end), broken)?;
     let all = |load: &Load| {
         let wanted = expected(load.publishing.next_index - index);
-        let caught_up = load.groups[0].messages - messages >= wanted && load.publishing.in_flight() == 0;
+        let caught_up = load.groups[group].messages - messages >= wanted && load.publishing.in_flight() == 0;
         (caught_up && load.now_ns >= end) || broken(load)
     };
     load.run_until(end + clock::seconds_ns(timing.drain_s), all)?;
     load.publishing.pace = Pace::Stopped;
 
     let rows = load.publishing.next_index - index;
-    let delivered = load.groups[0].messages - messages;
+    let delivered = load.groups[group].messages - messages;
     Ok(Measured {
+        group,
         observed,
         delivered,
         missing: expected(rows).saturating_sub(delivered),
-        in_window: load.groups[0].messages_in_window,
+        in_window: load.groups[group].messages_in_window,
     })
 }
 
@@ -113,7 +119,7 @@ impl Measured {
     /// Writes the figures.
     pub fn report(&self, load: &Load, outcome: &mut Outcome) {
         let observed = &self.observed;
-        let group = &load.groups[0];
+        let group = &load.groups[self.group];
         let acked = load.publishing.acked_rows_in_window;
         outcome.set("acked_rows_per_s", acked as f64 / observed.seconds);
         outcome.set("cpu_us_per_row", observed.cpu_ns_per(acked) / 1e3);

@@ -40,8 +40,9 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Idle, peer: &str) -> Result<Outc
     if case.active > 0 {
         let mut active = bench.load(&server)?;
         open_subscribers(&mut active, STREAM, case.active, 1)?;
-        bench.open_publishers(&mut active, 1)?;
-        let timing = Timing { rate: case.rate, batch: 1, warm_s: 0.5, measure_s: bench.seconds(5.0), drain_s: 5.0 };
+        bench.open_publishers(&mut active, STREAM, 1)?;
+        let timing =
+            Timing { rate: case.rate, batch: 1, group: 0, warm_s: 0.5, measure_s: bench.seconds(5.0), drain_s: 5.0 };
         let subscribers = case.active as u64;
         let measured = fanout::run(&mut active, &timing, || server.usage(), |rows| rows * subscribers)?;
         measured.report(&active, &mut outcome);

@@ -75,7 +75,7 @@ fn climb(
         None => {
             let mut load = bench.load(server)?;
             open_subscribers(&mut load, STREAM, case.subscribers, case.sample_every)?;
-            bench.open_publishers(&mut load, 1)?;
+            bench.open_publishers(&mut load, STREAM, 1)?;
             load
         }
     };
@@ -83,6 +83,7 @@ fn climb(
     let timing = Timing {
         rate: offered / frames_per_request,
         batch: case.batch,
+        group: 0,
         warm_s: bench.seconds(case.warm_s),
         measure_s: bench.seconds(case.measure_s),
         drain_s: case.drain_s,

@@ -9,6 +9,7 @@ mod idle;
 mod ingest;
 mod ladder;
 mod open;
+mod pairs;
 mod publish;
 mod replay;
 mod steady;

@@ -5,7 +5,7 @@ use super::replay::{PATIENCE_S, from_the_start, store};
 use crate::clock;
 use crate::load::{Group, Load, Order};
 use crate::results::{Outcome, median};
-use crate::scenario::Open;
+use crate::scenario::{Open, STREAM};
 use crate::server::{Memory, Server, TableState, Task, TaskRoot};
 
 /// Makes the files, then starts, replays and restores.
@@ -16,7 +16,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Open, peer: &str) -> Result<Outc
         return Err(CellError::Failed(format!("{peer} has no replay that this client speaks")));
     }
     let mut load = bench.load(&server)?;
-    bench.open_publishers(&mut load, 1)?;
+    bench.open_publishers(&mut load, STREAM, 1)?;
     store(&mut load, case.rows)?;
     drop(load);
     let mut server = bench.start_flushed(server, lake)?;

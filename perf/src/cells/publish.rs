@@ -5,13 +5,13 @@ use super::window::observe;
 use crate::clock;
 use crate::load::{Load, Pace};
 use crate::results::Outcome;
-use crate::scenario::Publish;
+use crate::scenario::{Publish, STREAM};
 
 /// Keeps every publisher's window full.
 pub(super) fn measure(bench: &Bench<'_>, case: &Publish, peer: &str) -> Result<Outcome, CellError> {
     let server = bench.start(peer, false)?;
     let mut load = bench.load(&server)?;
-    bench.open_publishers(&mut load, case.publishers)?;
+    bench.open_publishers(&mut load, STREAM, case.publishers)?;
     let start = clock::now_ns() + clock::seconds_ns(bench.seconds(case.warm_s));
     let end = start + clock::seconds_ns(bench.seconds(case.measure_s));
     load.publishing.batch = case.batch;

@@ -18,7 +18,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Replay, peer: &str) -> Result<Ou
         return Err(CellError::Unable(format!("{peer} has no replay that this client speaks")));
     }
     let mut load = bench.load(&server)?;
-    bench.open_publishers(&mut load, 1)?;
+    bench.open_publishers(&mut load, STREAM, 1)?;
     store(&mut load, case.rows)?;
     if case.sealed {
         server = bench.start_flushed(server, None)?;

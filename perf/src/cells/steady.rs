@@ -4,7 +4,7 @@ use super::bench::{Bench, CellError, note_end, note_problems};
 use crate::clock;
 use crate::load::{Load, Pace};
 use crate::results::{Outcome, median};
-use crate::scenario::Steady;
+use crate::scenario::{STREAM, Steady};
 use crate::schedule::Schedule;
 use crate::server::{Disk, Memory, Server, TableState};
 
@@ -26,7 +26,7 @@ struct Look {
 pub(super) fn measure(bench: &Bench<'_>, case: &Steady, peer: &str) -> Result<Outcome, CellError> {
     let server = bench.start_moving(peer, false, case.lake.as_ref())?;
     let mut load = bench.load(&server)?;
-    bench.open_publishers(&mut load, 1)?;
+    bench.open_publishers(&mut load, STREAM, 1)?;
     let begin = clock::now_ns() + 20_000_000;
     let end = begin + clock::seconds_ns(bench.seconds(case.measure_s));
     let mut schedule =

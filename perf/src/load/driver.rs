@@ -25,7 +25,6 @@ use crate::wire::{Ask, Opened, Opening, Wire, WireError};
 #[derive(Debug, Clone)]
 pub struct LoadSettings {
     pub address: SocketAddr,
-    pub stream: String,
     /// Look at the sockets again at once instead of sleeping until one is ready.
     pub spin: bool,
     /// Bytes one read may bring.
@@ -97,7 +96,7 @@ impl Load {
             knocks: 0,
             knock_until_ns: 0,
             groups: Vec::new(),
-            publishing: Publishing::new(settings.stream.clone(), writer),
+            publishing: Publishing::new(writer),
             now_ns: clock::now_ns(),
             idle_ns: 0,
             answer: Vec::new(),
@@ -418,7 +417,8 @@ impl Load {
                 }
                 Purpose::Publish => {
                     let seq = exactly_once_seq(&plan.ask, &next);
-                    connection.phase = Phase::Publisher(self.publishing.join(slot, connection.number, seq));
+                    connection.phase =
+                        Phase::Publisher(self.publishing.join(slot, connection.number, plan.ask.stream(), seq));
                 }
                 Purpose::Knock => {
                     self.knocks += 1;

@@ -52,7 +52,10 @@ pub struct Publishing {
     pub first_drop: Option<String>,
     /// Whether a socket took so little that the load was given up.
     pub choked: bool,
-    pub(super) stream: String,
+    /// The stream whose publishers have their turn; all when absent.
+    only: Option<String>,
+    /// Members that have their turn, by place.
+    turn: Vec<usize>,
     pub(super) writer: RowWriter,
     pub(super) keys: MaskKeys,
     replies: Vec<Reply>,
@@ -61,6 +64,7 @@ pub struct Publishing {
 pub(super) struct Member {
     pub slot: usize,
     pub connection: u64,
+    stream: String,
     pub out: Outbox,
     /// Next sequence number of an exactly-once publisher.
     pub seq: Option<u64>,
@@ -76,7 +80,7 @@ struct Flight {
 }
 
 impl Publishing {
-    pub(super) fn new(stream: String, writer: RowWriter) -> Self {
+    pub(super) fn new(writer: RowWriter) -> Self {
         Self {
             members: Vec::new(),
             pace: Pace::Stopped,
@@ -92,7 +96,8 @@ impl Publishing {
             dropped: 0,
             first_drop: None,
             choked: false,
-            stream,
+            only: None,
+            turn: Vec::new(),
             writer,
             keys: MaskKeys::new(clock::now_ns()),
             replies: Vec::new(),
@@ -112,11 +117,22 @@ impl Publishing {
         self.members.iter().map(|member| member.flights.len()).sum()
     }
 
-    pub(super) fn join(&mut self, slot: usize, connection: u64, seq: Option<u64>) -> usize {
+    /// Has frames go to one stream from now on, or in turn to all that there are publishers for.
+    pub fn publish_to(&mut self, stream: Option<&str>) {
+        self.only = stream.map(str::to_owned);
+        let has_turn = |member: &Member| stream.is_none_or(|only| member.stream == only);
+        self.turn = (0..self.members.len()).filter(|&place| has_turn(&self.members[place])).collect();
+    }
+
+    pub(super) fn join(&mut self, slot: usize, connection: u64, stream: &str, seq: Option<u64>) -> usize {
+        if self.only.as_ref().is_none_or(|only| only == stream) {
+            self.turn.push(self.members.len());
+        }
         let flights = VecDeque::new();
         self.members.push(Member {
             slot,
             connection,
+            stream: stream.to_owned(),
             out: Outbox::default(),
             seq,
             open: true,
@@ -129,7 +145,7 @@ impl Publishing {
     /// When the next frame is due; `u64::MAX` when that depends on answers or there is none.
     pub(super) fn next_due_ns(&self) -> u64 {
         match &self.pace {
-            Pace::Rate(schedule) if !self.members.is_empty() => schedule.next_due_ns().unwrap_or(u64::MAX),
+            Pace::Rate(schedule) if !self.turn.is_empty() => schedule.next_due_ns().unwrap_or(u64::MAX),
             _ => u64::MAX,
         }
     }
@@ -139,8 +155,11 @@ impl Publishing {
         let mut written = 0;
         while written < TURN_BYTES {
             let Pace::Rate(schedule) = &mut self.pace else { return };
+            if self.turn.is_empty() {
+                return;
+            }
             let Some((due_ns, index)) = schedule.take_due(now_ns) else { return };
-            let member = (index % self.members.len() as u64) as usize;
+            let member = self.turn[(index % self.turn.len() as u64) as usize];
             written += self.write(wire, member, due_ns);
             if touched.last() != Some(&member) {
                 touched.push(member);
@@ -152,6 +171,9 @@ impl Publishing {
     pub(super) fn refill(&mut self, wire: &dyn Wire, member: usize) -> bool {
         let Pace::Window(window) = self.pace else { return false };
         let mut written = false;
+        if !self.turn.contains(&member) {
+            return false;
+        }
         while self.members[member].flights.len() < window && self.next_index < self.row_limit {
             self.write(wire, member, clock::now_ns());
             written = true;
@@ -167,7 +189,7 @@ impl Publishing {
         }
         let before = member.out.bytes.len();
         let request = Request {
-            stream: &self.stream,
+            stream: &member.stream,
             writer: &self.writer,
             first_index: self.next_index,
             rows,
@@ -217,5 +239,51 @@ impl Publishing {
         }
         self.replies = replies;
         Ok(used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::row::trade;
+    use crate::wire::{self, Kind};
+
+    #[test]
+    fn frames_go_to_the_stream_that_has_its_turn() {
+        let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let wire = wire::of(Kind::StreamcastHttp, address, true);
+        let mut publishing = Publishing::new(RowWriter::new(&trade()).unwrap());
+        for (slot, stream) in ["a", "b", "b"].into_iter().enumerate() {
+            publishing.join(slot, slot as u64, stream, None);
+        }
+        let due = |publishing: &mut Publishing, frames: u64| {
+            let mut schedule = Schedule::new(0, 1e9).unwrap();
+            schedule.end_at(frames);
+            publishing.pace = Pace::Rate(schedule);
+            let mut touched = Vec::new();
+            publishing.write_due(&*wire, frames, &mut touched);
+            touched
+        };
+        assert_eq!(due(&mut publishing, 4), [0, 1, 2, 0], "all in turn");
+        publishing.publish_to(Some("b"));
+        assert_eq!(due(&mut publishing, 3), [1, 2, 1]);
+        publishing.join(3, 3, "b", None);
+        publishing.join(4, 4, "a", None);
+        assert_eq!(due(&mut publishing, 3), [1, 2, 3], "who comes later is of a stream, too");
+        publishing.publish_to(Some("a"));
+        assert_eq!(due(&mut publishing, 2), [0, 4]);
+        publishing.publish_to(Some("c"));
+        assert_eq!((due(&mut publishing, 5), publishing.next_due_ns()), (vec![], u64::MAX), "nobody is there for it");
+        publishing.publish_to(None);
+        assert_eq!(due(&mut publishing, 5), [0, 1, 2, 3, 4]);
+        let text = String::from_utf8_lossy(&publishing.members[4].out.bytes).into_owned();
+        assert!(text.contains("/a/") && !text.contains("/b/"), "a request names the stream of its publisher: {text}");
+
+        publishing.publish_to(Some("a"));
+        publishing.pace = Pace::Window(publishing.in_flight() + 1);
+        assert!(publishing.refill(&*wire, 0));
+        assert!(!publishing.refill(&*wire, 1), "it does not have its turn");
     }
 }

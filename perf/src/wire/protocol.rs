@@ -46,6 +46,16 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// The stream it is about.
+    #[must_use]
+    pub fn stream(&self) -> &str {
+        match self {
+            Self::Subscribe { stream, .. } | Self::Publish { stream, .. } => stream,
+        }
+    }
+}
+
 /// What an opening connection does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opening {
