@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{disturb, fanout, floor, fsync, idle, ingest, ladder, open, publish, replay, steady};
+use super::{disturb, fanout, floor, fsync, idle, ingest, ladder, moving, open, publish, replay, steady};
 use crate::load::{Group, Load, LoadError, LoadSettings, Order, Plan, Purpose};
 use crate::results::{Outcome, RunSettings};
 use crate::row::RowWriter;
 use crate::scenario::{LakeOptions, STREAM, Scenario, Work};
-use crate::server::{PeerError, Server, ServerError, StartRequest, Task, TaskError};
+use crate::server::{MetricsError, PeerError, Server, ServerError, StartRequest, Task, TaskError};
 use crate::wire::{Ask, WireError};
 
 /// Where things are and how the machine is shared out.
@@ -33,6 +33,8 @@ pub enum CellError {
     Load(#[from] LoadError),
     #[error(transparent)]
     Wire(#[from] WireError),
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// The peer has nothing of the kind.
     #[error("{0}")]
     Unable(String),
@@ -68,6 +70,9 @@ pub struct Bench<'b> {
 /// The second stream of cases about idle subscribers.
 pub(super) const QUIET: &str = "quiet";
 
+/// The second stream of cases about rows that move: its own rows do not.
+pub(super) const STILL: &str = "still";
+
 /// Seconds in which a batch of connections must be open.
 pub(super) const OPEN_S: f64 = 60.0;
 
@@ -96,6 +101,7 @@ impl<'b> Bench<'b> {
             Work::Replay(case) => replay::measure(self, case, peer),
             Work::Idle(case) => idle::measure(self, case, peer),
             Work::Disturb(case) => disturb::measure(self, case, peer),
+            Work::Moving(case) => moving::measure(self, case, peer),
             Work::Floor(case) => floor::measure(self, case, peer),
             Work::Fsync(case) => fsync::measure(self, case, peer),
             Work::Ingest(case) => ingest::measure(self, case, peer),
@@ -117,12 +123,19 @@ impl<'b> Bench<'b> {
     /// What the peer's script is told of the streams.
     pub(super) fn streams(&self, lake: Option<&LakeOptions>) -> Value {
         let mut streams = self.scenario.stream_file(&self.writer.schema(), lake);
-        if self.scenario.cases.iter().any(|case| matches!(case, Work::Idle(_)))
-            && let Some(list) = streams["streams"].as_array_mut()
-        {
-            let mut quiet = list[0].clone();
-            quiet["name"] = QUIET.into();
-            list.push(quiet);
+        let has = |kind: fn(&Work) -> bool| self.scenario.cases.iter().any(kind);
+        if let Some(list) = streams["streams"].as_array_mut() {
+            if has(|case| matches!(case, Work::Idle(_))) {
+                let mut quiet = list[0].clone();
+                quiet["name"] = QUIET.into();
+                list.push(quiet);
+            }
+            if has(|case| matches!(case, Work::Moving(_))) {
+                let mut still = list[0].clone();
+                still["name"] = STILL.into();
+                still["lake"] = json!({ "maintain": false });
+                list.push(still);
+            }
         }
         streams
     }

@@ -8,6 +8,7 @@ mod fsync;
 mod idle;
 mod ingest;
 mod ladder;
+mod moving;
 mod open;
 mod pairs;
 mod publish;

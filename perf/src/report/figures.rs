@@ -15,6 +15,7 @@ pub(super) fn shown(work: &Work) -> &'static [(&'static str, &'static str)] {
         Work::Fsync(_) => FSYNC,
         Work::Ingest(_) => INGEST,
         Work::Steady(_) => STEADY,
+        Work::Moving(_) => MOVING,
         Work::Open(_) => OPEN,
     }
 }
@@ -145,6 +146,30 @@ const STEADY: Figures = &[
     ("metadata_max_mib", "metadata at most, MiB"),
     ("late_growth", "second half / first half, worst of journal and resident"),
     ("server_busy_pct", "server CPU, %"),
+    ("peak_mib", "most resident, MiB"),
+];
+
+const MOVING: Figures = &[
+    ("still_p50_ms", "p50 while rows stay, ms"),
+    ("moved_p50_ms", "p50 while rows move, ms"),
+    ("p50_ratio", "p50 moving / staying"),
+    ("p50_ratio_low", "… in the middle half of the pairs, from"),
+    ("p50_ratio_high", "… to"),
+    ("still_p99_ms", "p99 while rows stay, ms"),
+    ("moved_p99_ms", "p99 while rows move, ms"),
+    ("p99_ratio", "p99 moving / staying"),
+    ("p99_ratio_low", "… in the middle half of the pairs, from"),
+    ("p99_ratio_high", "… to"),
+    ("still_p999_ms", "p99.9 while rows stay, ms"),
+    ("moved_p999_ms", "p99.9 while rows move, ms"),
+    ("still_cpu_us_per_row", "server CPU per row that stays, µs"),
+    ("moved_cpu_us_per_row", "server CPU per row that moves, µs"),
+    ("sealed_pct", "rows sealed in the windows in which rows move, % of those taken"),
+    ("published_snapshots", "snapshots with new rows in these windows"),
+    ("merge_snapshots", "snapshots with a merged file in these windows"),
+    ("merged_files", "files merged in these windows"),
+    ("rest_s", "at rest after, median, s"),
+    ("journal_mib", "journal and catalog at the end, MiB"),
     ("peak_mib", "most resident, MiB"),
 ];
 

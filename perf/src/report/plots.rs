@@ -19,7 +19,7 @@ pub(super) fn of_case(run: &Run, work: &Work) -> Vec<String> {
                 latency(&format!("{}: acknowledgements", work.name()), curves),
             ]
         }
-        Work::Disturb(_) => {
+        Work::Disturb(_) | Work::Moving(_) => {
             let named = |outcome: &Outcome, name: &str| Some(format!("{}, {name}", outcome.peer));
             vec![latency(&format!("{}: live subscribers", work.name()), curves(run, work.name(), named))]
         }

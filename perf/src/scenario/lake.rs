@@ -55,6 +55,36 @@ pub struct Steady {
     pub lake: Option<LakeOptions>,
 }
 
+/// Rows at a fixed rate that move into files and tables, and the same rows that do not: windows of both kinds in turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moving {
+    pub name: String,
+    /// Subscribers of each of the two streams.
+    pub subscribers: usize,
+    /// Publish frames a second, to one stream at a time.
+    pub rate: f64,
+    /// Rows a frame.
+    #[serde(default = "hundred_rows")]
+    pub batch: u32,
+    /// Every so many frames the latency is taken.
+    #[serde(default = "one")]
+    pub sample_every: u64,
+    /// Pairs of windows, one of each kind.
+    pub pairs: u32,
+    /// Seconds of publishing before each window, until moving is in full swing.
+    pub lead_s: f64,
+    /// Seconds of a window: so many that each has all kinds of work.
+    pub window_s: f64,
+    /// Seconds to wait after a window for what is still on its way.
+    #[serde(default = "five_seconds")]
+    pub drain_s: f64,
+    /// Seconds that the server must have had nothing to do before the next window; not scaled, as its own times are not.
+    pub rest_s: f64,
+    /// How the rows of the one stream move.
+    pub lake: LakeOptions,
+}
+
 /// A table of very many files: starting on it, replaying it, restoring it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,6 +102,14 @@ pub struct Open {
 
 fn three() -> u32 {
     3
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn five_seconds() -> f64 {
+    5.0
 }
 
 fn hundred_rows() -> u32 {

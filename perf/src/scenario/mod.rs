@@ -5,5 +5,5 @@ mod lake;
 mod work;
 
 pub use file::{Reference, STREAM, Scenario, ScenarioError, StreamOptions, Target};
-pub use lake::{Ingest, LakeOptions, Open, SourceFormat, Steady};
+pub use lake::{Ingest, LakeOptions, Moving, Open, SourceFormat, Steady};
 pub use work::{Disturb, Fanout, Filter, Floor, Fsync, Idle, Ladder, Publish, Replay, Work};

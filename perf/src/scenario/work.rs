@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lake::{Ingest, LakeOptions, Open, Steady};
+use super::lake::{Ingest, LakeOptions, Moving, Open, Steady};
 
 /// One case of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,8 @@ pub enum Work {
     Ingest(Ingest),
     /// Rows at a fixed rate for long, and what lies on the disk meanwhile.
     Steady(Steady),
+    /// A fan-out whose rows move into files, and the same one whose rows do not.
+    Moving(Moving),
     /// A table of very many files.
     Open(Open),
 }
@@ -296,6 +298,7 @@ impl Work {
             Self::Fsync(case) => &case.name,
             Self::Ingest(case) => &case.name,
             Self::Steady(case) => &case.name,
+            Self::Moving(case) => &case.name,
             Self::Open(case) => &case.name,
         }
     }
@@ -373,6 +376,13 @@ impl Work {
                 .or(seconds(&[case.measure_s]))
                 .or((!(0.1..=60.0).contains(&case.look_every_s))
                     .then(|| "`look_every_s` must be from 0.1 to 60".to_owned())),
+            Self::Moving(case) => rate(case.rate)
+                .or(count("subscribers", case.subscribers as u64, 30_000))
+                .or(count("batch", case.batch.into(), 10_000))
+                .or(count("sample_every", case.sample_every, 1_000_000))
+                .or(count("pairs", case.pairs.into(), 100))
+                .or(seconds(&[case.lead_s, case.window_s, case.drain_s]))
+                .or((!(0.1..=20.0).contains(&case.rest_s)).then(|| "`rest_s` must be from 0.1 to 20".to_owned())),
             Self::Open(case) => count("rows", case.rows, 100_000_000)
                 .or(count("files", case.files, 1_000_000))
                 .or(count("rounds", case.rounds.into(), 1_000)),

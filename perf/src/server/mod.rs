@@ -1,5 +1,6 @@
 //! The servers that are measured: how they are started, watched and stopped.
 
+mod metrics;
 mod probe;
 mod process;
 mod script;
@@ -7,6 +8,7 @@ mod table;
 mod task;
 mod usage;
 
+pub use metrics::{Metrics, MetricsError};
 pub use process::{Server, ServerError, StartRequest};
 pub use script::{Peer, PeerError};
 pub use table::{Disk, TableState};

@@ -55,10 +55,14 @@ fn below(directory: &Path) -> (u64, u64) {
 }
 
 /// The current snapshot of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableState {
     pub rows: u64,
     pub files: u64,
+    /// Number of the last commit: how many there were.
+    pub commits: u64,
+    /// Numbers of the commits that replaced files by others with the same rows, of those that the version names.
+    pub replaced: Vec<u64>,
 }
 
 impl TableState {
@@ -73,7 +77,14 @@ impl TableState {
         let snapshots = version["snapshots"].as_array()?;
         let snapshot = snapshots.iter().find(|snapshot| snapshot["snapshot-id"].as_i64() == Some(current))?;
         let count = |name: &str| snapshot["summary"][name].as_str()?.parse().ok();
-        Some(Self { rows: count("total-records")?, files: count("total-data-files")? })
+        let replaces = |snapshot: &&Value| snapshot["summary"]["operation"] == "replace";
+        let number = |snapshot: &Value| snapshot["sequence-number"].as_u64();
+        Some(Self {
+            rows: count("total-records")?,
+            files: count("total-data-files")?,
+            commits: version["last-sequence-number"].as_u64()?,
+            replaced: snapshots.iter().filter(replaces).filter_map(number).collect(),
+        })
     }
 }
 
@@ -91,11 +102,13 @@ mod tests {
         fs::write(root.join("journal.db"), [0; 100]).unwrap();
         fs::write(table.join("data/sealed/a.parquet"), [0; 10]).unwrap();
         fs::write(table.join("metadata/version-hint.text"), "00002-x\n").unwrap();
-        let version = r#"{"current-snapshot-id": 7, "snapshots": [
-            {"snapshot-id": 6, "summary": {"total-records": "1", "total-data-files": "1"}},
-            {"snapshot-id": 7, "summary": {"total-records": "20", "total-data-files": "3"}}]}"#;
+        let version = r#"{"current-snapshot-id": 7, "last-sequence-number": 9, "snapshots": [
+            {"snapshot-id": 6, "sequence-number": 8,
+             "summary": {"operation": "append", "total-records": "1", "total-data-files": "1"}},
+            {"snapshot-id": 7, "sequence-number": 9,
+             "summary": {"operation": "replace", "total-records": "20", "total-data-files": "3"}}]}"#;
         fs::write(table.join("metadata/00002-x.metadata.json"), version).unwrap();
-        assert_eq!(TableState::read(&table), Some(TableState { rows: 20, files: 3 }));
+        assert_eq!(TableState::read(&table), Some(TableState { rows: 20, files: 3, commits: 9, replaced: vec![9] }));
         let disk = Disk::of(root, Some(&table));
         assert_eq!((disk.journal_bytes, disk.data_files, disk.data_bytes, disk.metadata_files), (100, 1, 10, 2));
     }
