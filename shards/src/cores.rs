@@ -199,9 +199,29 @@ pub fn pin_to(cores: &[usize]) {
     }
 }
 
+/// How far a thread stands back where it shares a core with a shard or the writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distance {
+    /// A tenth of a shard's weight: work that has to keep up however long the core is full, or a log would never be read
+    /// or moved.
+    Near,
+    /// The least weight there is: what is served in the time that rows leave. A shard that wakes is never behind in its
+    /// share then, and gets the core at once.
+    Far,
+}
+
+impl Distance {
+    const fn niceness(self) -> libc::c_int {
+        match self {
+            Self::Near => 10,
+            Self::Far => 19,
+        }
+    }
+}
+
 /// Has the calling thread stand back behind everything that somebody waits for on the same core, by the same distance
 /// whatever niceness the process was given. A refusal is no reason not to work.
-pub fn stand_back() {
+pub fn stand_back(distance: Distance) {
     // A thread inherits niceness: the first that comes here has that of the process.
     static OF_THE_PROCESS: OnceLock<libc::c_int> = OnceLock::new();
     // SAFETY: the call touches no memory; 0 is the calling thread.
@@ -212,7 +232,7 @@ pub fn stand_back() {
     // It never takes the core from a thread that just woke.
     attributes.sched_policy = libc::SCHED_BATCH as u32;
     // On Linux every thread has a niceness of its own.
-    attributes.sched_nice = (given + BACKGROUND_NICENESS).min(LEAST_NICENESS);
+    attributes.sched_nice = (given + distance.niceness()).min(LEAST_NICENESS);
     attributes.sched_runtime = BACKGROUND_SLICE_NS;
     // SAFETY: the call reads `attributes`, whose size is in it; 0 is the calling thread.
     if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } != 0 {
@@ -243,9 +263,6 @@ pub fn only_when_idle() -> bool {
     // SAFETY: the call reads `parameters`; 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) == 0 }
 }
-
-/// How far background work stands back where it shares a core with a shard or the writer.
-const BACKGROUND_NICENESS: libc::c_int = 10;
 
 /// The kernel knows no lower priority.
 const LEAST_NICENESS: libc::c_int = 19;
@@ -303,17 +320,19 @@ mod tests {
         // SAFETY: the call touches no memory; 0 is the calling thread.
         let niceness = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         let given = niceness();
-        let stood_back = move || {
-            stand_back();
-            // What it starts inherits that, and does not stand back further.
-            let started = std::thread::spawn(move || {
-                stand_back();
-                niceness()
-            });
-            (niceness(), started.join().unwrap())
-        };
-        let wanted = (given + BACKGROUND_NICENESS).min(19);
-        assert_eq!(std::thread::spawn(stood_back).join().unwrap(), (wanted, wanted));
+        for distance in [Distance::Near, Distance::Far] {
+            let stood_back = move || {
+                stand_back(distance);
+                // What it starts inherits that, and does not stand back further.
+                let started = std::thread::spawn(move || {
+                    stand_back(distance);
+                    niceness()
+                });
+                (niceness(), started.join().unwrap())
+            };
+            let wanted = (given + distance.niceness()).min(19);
+            assert_eq!(std::thread::spawn(stood_back).join().unwrap(), (wanted, wanted));
+        }
         assert_eq!(niceness(), given, "nobody else is touched");
     }
 
@@ -378,7 +397,7 @@ mod tests {
         let (before, after) = std::thread::spawn(|| {
             give_way();
             let before = SINCE.get();
-            stand_back();
+            stand_back(Distance::Near);
             let stood_back = SINCE.get().expect("noted");
             while stood_back.elapsed() < GIVES_WAY_AFTER {}
             give_way();
@@ -393,7 +412,7 @@ mod tests {
     #[test]
     fn what_stands_back_leaves_the_core_soon() {
         std::thread::spawn(|| {
-            stand_back();
+            stand_back(Distance::Near);
             // SAFETY: an all-zero sched_attr is valid; the kernel fills it in.
             let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
             let size = size_of::<libc::sched_attr>() as u32;

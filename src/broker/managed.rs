@@ -47,11 +47,15 @@ fn history_guard(guard: &config::HistoryGuard) -> HistoryGuard {
     HistoryGuard { stream_id: guard.stream_id.clone(), known_offset: guard.known_offset, known_row }
 }
 
-/// Brings the streams of the registry into service, and starts its worker.
-pub(super) fn recover(registry: &Registry, streams: &Arc<Streams>) -> Result<(), BrokerError> {
+/// Brings the streams of the registry into service, and starts its worker, which calls `settle` first.
+pub(super) fn recover(
+    registry: &Registry,
+    streams: &Arc<Streams>,
+    settle: impl FnOnce() + Send + 'static,
+) -> Result<(), BrokerError> {
     if registry.is_managed() {
         streams.managed_by(registry);
-        registry.recover(Arc::new(Managed { streams: Arc::clone(streams) }))?;
+        registry.recover(Arc::new(Managed { streams: Arc::clone(streams) }), settle)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use streamcast_shards::cores::{self, CorePlan, CoreRequest};
+use streamcast_shards::cores::{self, CorePlan, CoreRequest, Distance};
 use streamcast_shards::doorbell::Doorbell;
 use streamcast_shards::{Command, Handoff, Peer, Settings, UpgradeHead, inbox, listen, probe, shard};
 
@@ -84,7 +84,8 @@ impl Broker {
             counters.core_plus_one.store(*core as u64 + 1, Relaxed);
         }
         let (max_group_rows, keep_awake) = (config.group_rows, config.keep_awake);
-        let settings = JournalSettings { max_group_rows, keep_awake, ..JournalSettings::default() };
+        let checkpoint_cores = plan.background.clone();
+        let settings = JournalSettings { max_group_rows, keep_awake, checkpoint_cores, ..JournalSettings::default() };
         tables::migrate_declared(config)?;
         let mut journal = journal::open(&config.root, settings)?;
         let root = journal.root().to_owned();
@@ -101,7 +102,7 @@ impl Broker {
             config.reader_threads as usize,
             {
                 let plan = plan.clone();
-                move || settle(&plan)
+                move || settle(&plan, Distance::Near)
             },
             Arc::clone(&telemetry),
         )?;
@@ -158,7 +159,8 @@ impl Broker {
             stop_timeout: config.stop_timeout,
         };
         // Before anybody can connect: an unknown stream would end long-running clients for good.
-        managed::recover(&broker.registry, &broker.streams)?;
+        let plan = broker.plan.clone();
+        managed::recover(&broker.registry, &broker.streams, move || settle(&plan, Distance::Far))?;
         broker.control_address =
             config.control_listen.map(|address| listen_for_control(&broker.http, address)).transpose()?;
         let doorbell = Doorbell::start(senders.clone(), broker.plan.background.clone()).map_err(BrokerError::Thread)?;
@@ -442,15 +444,15 @@ fn start_http(
         ..HttpSettings::new(Arc::new(on_upgrade))
     };
     let plan = plan.clone();
-    Ok(http::start(settings, Arc::clone(telemetry), move || settle(&plan))?)
+    Ok(http::start(settings, Arc::clone(telemetry), move || settle(&plan, Distance::Far))?)
 }
 
 /// Puts the calling thread, and those it starts, on the background cores. Where a shard or the writer is on one of them it
 /// stands back: rows on their way to subscribers come first.
-fn settle(plan: &CorePlan) {
+fn settle(plan: &CorePlan, distance: Distance) {
     cores::pin_to(&plan.background);
     if plan.background.iter().any(|core| *core == plan.writer || plan.shards.contains(core)) {
-        cores::stand_back();
+        cores::stand_back(distance);
     }
 }
 

@@ -22,7 +22,7 @@ use rusqlite::{Connection, ffi};
 use super::error::JournalError;
 use super::settings::JournalSettings;
 use super::sql;
-use super::thread::{CHECKPOINT_SLICE_NS, prefer_latency};
+use super::thread::{CHECKPOINT_SLICE_NS, pin_to, prefer_latency};
 
 /// Pages that the writer moves itself, at most, to finish what the thread began.
 const FINISH_PAGES: u64 = 128;
@@ -161,7 +161,7 @@ pub(super) enum Duty {
 }
 
 impl Checkpointer {
-    pub(super) fn start(path: &Path) -> Result<Self, JournalError> {
+    pub(super) fn start(path: &Path, cores: &[usize]) -> Result<Self, JournalError> {
         let fail =
             |source| JournalError::Sql { action: "open the file for checkpoints", path: path.to_owned(), source };
         let connection = sql::open_checkpointer(path).map_err(fail)?;
@@ -173,7 +173,9 @@ impl Checkpointer {
             .name(name.clone())
             .spawn({
                 let shared = Arc::clone(&shared);
+                let cores = cores.to_vec();
                 move || {
+                    pin_to(&cores);
                     prefer_latency(CHECKPOINT_SLICE_NS);
                     run(&connection, &requests, &finished, &shared);
                 }

@@ -25,6 +25,8 @@ pub struct JournalSettings {
     pub busy_timeout_ms: u64,
     /// Whether the writer's core is kept awake while transactions follow each other closely.
     pub keep_awake: bool,
+    /// Where the thread that moves the write-ahead log into the file may run; empty is anywhere.
+    pub checkpoint_cores: Vec<usize>,
 }
 
 impl Default for JournalSettings {
@@ -41,6 +43,7 @@ impl Default for JournalSettings {
             max_batch_bytes: 256 << 10,
             busy_timeout_ms: 2000,
             keep_awake: true,
+            checkpoint_cores: Vec::new(),
         }
     }
 }

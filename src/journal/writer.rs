@@ -106,7 +106,7 @@ impl Writer {
     ) -> Result<Self, JournalError> {
         let (commands, queue) = unbounded();
         let (finished, done) = bounded(1);
-        let checkpointer = Checkpointer::start(&store.path)?;
+        let checkpointer = Checkpointer::start(&store.path, &store.settings.checkpoint_cores)?;
         let index = streams.iter().enumerate().map(|(index, state)| (state.id, index)).collect();
         let backlog = VecDeque::new();
         let (evictions, gathering) = (Evictions::default(), Gathering::default());

@@ -131,13 +131,17 @@ impl Registry {
     }
 
     /// Brings every stream back to what it shall be, ends what was under way when the broker ended, and starts the
-    /// worker. Blocks until all of that is done. Must be called once.
+    /// worker, whose thread calls `settle` first. Blocks until all of that is done. Must be called once.
     ///
     /// # Errors
     /// When the worker's thread cannot start.
-    pub fn recover(&self, runtime: Arc<dyn StreamRuntime>) -> Result<(), RegistryError> {
+    pub fn recover(
+        &self,
+        runtime: Arc<dyn StreamRuntime>,
+        settle: impl FnOnce() + Send + 'static,
+    ) -> Result<(), RegistryError> {
         super::worker::recover(&self.0, &runtime);
-        super::worker::start(self.0.clone(), runtime)
+        super::worker::start(self.0.clone(), runtime, settle)
     }
 
     /// Lets calls under way end, takes no more, and waits for the operation under way, `patience` at most. What has

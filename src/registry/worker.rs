@@ -36,12 +36,17 @@ pub(super) fn recover(inner: &Arc<Inner>, runtime: &Arc<dyn StreamRuntime>) {
     inner.queue().open = true;
 }
 
-/// Starts the thread.
-pub(super) fn start(inner: Arc<Inner>, runtime: Arc<dyn StreamRuntime>) -> Result<(), RegistryError> {
+/// Starts the thread, which calls `settle` first.
+pub(super) fn start(
+    inner: Arc<Inner>,
+    runtime: Arc<dyn StreamRuntime>,
+    settle: impl FnOnce() + Send + 'static,
+) -> Result<(), RegistryError> {
     inner.queue().idle = false;
     let work = inner.clone();
     let started = std::thread::Builder::new().name("registry".to_owned()).spawn(move || {
         let _ended = Ended(&work);
+        settle();
         while let Some(id) = next(&work) {
             Step { inner: &work, runtime: &*runtime, booting: false }.operation(&id);
         }

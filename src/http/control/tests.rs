@@ -46,7 +46,7 @@ fn api() -> Api {
     settings.control_max_bytes = 1_000;
     let registry = Registry::open(root.path(), settings).expect("a registry");
     let runtime: Arc<dyn StreamRuntime> = Arc::new(Fleet::default());
-    registry.recover(runtime).expect("a worker");
+    registry.recover(runtime, || {}).expect("a worker");
     Api { _root: root, router: router(registry.clone()), registry }
 }
 

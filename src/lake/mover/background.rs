@@ -2,6 +2,7 @@
 
 use std::io;
 
+use streamcast_shards::cores::Distance;
 use tokio::runtime::{Builder, Runtime};
 
 /// Threads for work that blocks: sealing, merging, files.
@@ -24,5 +25,5 @@ pub(super) fn start(cores: &[usize]) -> io::Result<Runtime> {
 
 fn stand_back(cores: &[usize]) {
     streamcast_shards::cores::pin_to(cores);
-    streamcast_shards::cores::stand_back();
+    streamcast_shards::cores::stand_back(Distance::Near);
 }

@@ -103,7 +103,7 @@ fn calls_begin_after_the_recovery_and_end_with_the_broker() {
     assert_eq!(registry.check_open(), Err(Fault::BrokerUnavailable));
     let fleet = super::fleet::Fleet::default();
     let runtime: Arc<dyn StreamRuntime> = Arc::new(fleet.clone());
-    registry.recover(runtime).expect("a worker");
+    registry.recover(runtime, || {}).expect("a worker");
     assert_eq!(registry.check_open(), Ok(()));
     let rig = Rig { registry, ..Rig::new() };
     rig.create("a", "").expect("created");
