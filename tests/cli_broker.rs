@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use streamcast_shards::cores::{allowed_cores, parse_list};
 
 const CONFIG: &str = r#"
 [[stream]]
@@ -103,8 +104,12 @@ impl Drop for Broker {
 
 /// Starts a broker and waits until it says where it listens.
 fn serve(directory: &Path, port: u16) -> (Child, u16) {
+    serve_on(directory, port, "0")
+}
+
+fn serve_on(directory: &Path, port: u16, cores: &str) -> (Child, u16) {
     let mut command = program();
-    command.current_dir(directory).args(["--cores", "0", "--log", "error", "--listen", &format!("127.0.0.1:{port}")]);
+    command.current_dir(directory).args(["--cores", cores, "--log", "error", "--listen", &format!("127.0.0.1:{port}")]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the program runs");
     let mut line = String::new();
     let mut out = BufReader::new(child.stdout.take().expect("an output"));
@@ -351,6 +356,45 @@ fn serving_ends_with_0_on_a_signal_and_with_1_when_it_cannot_start() {
 }
 
 /// `remote` with `arguments` against the broker: its exit code, and what it said.
+/// The names of a process's threads, each with the list of the cores that it may run on.
+fn threads(process: u32) -> Vec<(String, String)> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process");
+    let told = |task: std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm")).ok()?.trim().to_owned();
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_owned();
+        Some((name, cores))
+    };
+    tasks.filter_map(|task| told(task.ok()?)).collect()
+}
+
+#[test]
+fn nothing_but_a_shard_runs_on_its_core_when_there_is_another() {
+    let allowed = allowed_cores();
+    let &[shard, writer, ..] = allowed.as_slice() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("streamcast.toml"), format!("[registry]\n{CONFIG}")).expect("a file");
+    let (child, port) = serve_on(directory.path(), 0, &format!("{shard},{writer}"));
+    let broker = Broker { child, directory, port };
+    // A thread is named before it goes where it belongs.
+    let began = Instant::now();
+    loop {
+        let found = threads(broker.child.id());
+        for name in ["registry", "http", "doorbell", "sc-checkpoint", "sc-reader-0", "sc-lake", "sc-writer", "shard-0"]
+        {
+            assert!(found.iter().any(|(found, _)| found == name), "no {name} in {found:?}");
+        }
+        // The first thread only waits for signals.
+        let works = |name: &str| name.starts_with("sc-") || ["registry", "http", "doorbell"].contains(&name);
+        let astray = |(name, cores): &&(String, String)| {
+            works(name) && parse_list(cores, &allowed).expect("a list").contains(&shard)
+        };
+        let Some(astray) = found.iter().find(astray) else { break };
+        assert!(began.elapsed() < PATIENCE, "{astray:?} may run where shard {shard} does");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn remote(broker: &Broker, arguments: &[&str]) -> (i32, String) {
     let url = format!("http://127.0.0.1:{}", broker.port);
     let output = program()
