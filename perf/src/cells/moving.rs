@@ -198,9 +198,9 @@ impl Mark {
     fn since(&self, before: &Self) -> Moved {
         let replaces = self.table.replaced.iter().filter(|number| **number > before.table.commits).count() as u64;
         Moved {
-            sealed_rows: self.sealed_rows - before.sealed_rows,
-            merged_files: self.merged_files - before.merged_files,
-            commits: self.table.commits - before.table.commits,
+            sealed_rows: self.sealed_rows.saturating_sub(before.sealed_rows),
+            merged_files: self.merged_files.saturating_sub(before.merged_files),
+            commits: self.table.commits.saturating_sub(before.table.commits),
             replaces,
         }
     }
