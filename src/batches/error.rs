@@ -71,6 +71,14 @@ impl ApiError {
         Self::new(413, "request_too_large", message)
     }
 
+    /// 415: a body in a coding that is not undone here.
+    #[must_use]
+    pub fn coded(codings: &str) -> Self {
+        let message =
+            format!("a body with Content-Encoding {codings:?} is not read; send it as it is, without that field");
+        Self::new(415, "identity_encoding_required", message)
+    }
+
     /// 422: entries that do not fit, by index and reason.
     #[must_use]
     pub fn failures(failures: &[(usize, String)], more: bool) -> Self {

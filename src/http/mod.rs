@@ -8,6 +8,7 @@ mod activity;
 mod audit;
 mod batches;
 mod caller;
+mod coding;
 mod connection;
 pub mod console;
 mod control;

@@ -15,6 +15,8 @@ pub enum Fault {
     InvalidIdempotencyKey,
     /// Another media type.
     JsonRequired,
+    /// A compressed body, or one that is coded otherwise.
+    IdentityEncodingRequired,
     /// More bytes than `control_max_bytes`.
     BodyTooLarge,
     /// Not JSON, or JSON that says something twice.
@@ -77,13 +79,14 @@ pub enum Fault {
 
 impl Fault {
     /// Every refusal.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::AuthenticationRequired,
         Self::Forbidden,
         Self::BrokerUnavailable,
         Self::IdempotencyKeyRequired,
         Self::InvalidIdempotencyKey,
         Self::JsonRequired,
+        Self::IdentityEncodingRequired,
         Self::BodyTooLarge,
         Self::InvalidJson,
         Self::ControlBusy,
@@ -125,6 +128,7 @@ impl Fault {
             Self::IdempotencyKeyRequired => (428, "idempotency_key_required"),
             Self::InvalidIdempotencyKey => (400, "invalid_idempotency_key"),
             Self::JsonRequired => (415, "json_required"),
+            Self::IdentityEncodingRequired => (415, "identity_encoding_required"),
             Self::BodyTooLarge => (413, "body_too_large"),
             Self::InvalidJson => (400, "invalid_json"),
             Self::ControlBusy => (429, "control_unavailable"),

@@ -28,6 +28,9 @@ async def what_was_sent() -> None:
             await broker.wants(404, "stream_not_found", method, target.format("nope"), body)
             await broker.wants(409, "stream_not_durable", method, target.format("live"), body)
             await broker.wants(400, "invalid_request", method, target.format("%ff"), body)
+            if body is not None:
+                await coded(broker, method, target.format("t"), body)
+        await coded(broker, "POST", S, {"name": "coded"})
         await broker.wants(409, "stream_is_configured", "DELETE", f"{S}/t")
         await broker.wants(409, "stream_exists", "POST", S, {"name": "t"})
         made = (await broker.wants(201, None, "POST", S, {"name": "e"})).json
@@ -94,6 +97,12 @@ async def what_was_sent() -> None:
         await broker.wants(409, "stream_is_declared", "DELETE", f"{S}/r")
         await broker.wants(409, "stream_retired", "POST", f"{S}/r/entries", {"entries": [ONE_ROW]})
         await broker.wants(200, None, "GET", f"{S}/r/entries")
+
+
+async def coded(broker: Guarded, method: str, target: str, body: dict) -> None:
+    """A body that is said to be compressed is not taken for what it is."""
+    answer = await broker.wants(415, "identity_encoding_required", method, target, body, headers={"Content-Encoding": "gzip"})
+    assert answer.headers["accept-encoding"] == "identity" and "Content-Encoding" in answer.json["error"]["message"], answer.body
 
 
 async def rows_that_left() -> None:

@@ -33,6 +33,7 @@ async def what_was_sent() -> None:
                 (428, "idempotency_key_required", {"headers": {"Idempotency-Key": None}}),
                 (400, "invalid_idempotency_key", {"headers": {"Idempotency-Key": "x y"}}),
                 (415, "json_required", {"headers": {"Content-Type": "text/plain"}}),
+                (415, "identity_encoding_required", {"headers": {"Content-Encoding": "gzip"}}),
                 (413, "body_too_large", {"raw": b" " * 5_000}),
                 (400, "invalid_json", {"raw": b'{"a":1,"a":1}'}),
                 (428, "precondition_required", {"body": body}),

@@ -18,7 +18,7 @@ SHOWN_ELSEWHERE = {
 CONTRACTS = {
     "/control/v1": {
         (401, "authentication_required"), (403, "forbidden"), (503, "broker_unavailable"), (428, "idempotency_key_required"),
-        (400, "invalid_idempotency_key"), (415, "json_required"), (413, "body_too_large"), (400, "invalid_json"),
+        (400, "invalid_idempotency_key"), (415, "json_required"), (415, "identity_encoding_required"), (413, "body_too_large"), (400, "invalid_json"),
         (429, "control_unavailable"), (503, "control_unavailable"), (409, "static_stream"), (403, "management_disabled"),
         (409, "idempotency_mismatch"), (503, "broker_stopping"), (422, "invalid_name"), (404, "unknown_stream"),
         (428, "precondition_required"), (412, "precondition_failed"), (422, "invalid_declaration"), (403, "history_prefix_protected"),
@@ -33,7 +33,7 @@ CONTRACTS = {
         (404, "stream_not_found"), (409, "idempotency_key_reused"), (409, "stream_exists"), (409, "stream_is_configured"),
         (409, "stream_is_declared"), (409, "history_is_guarded"), (409, "stream_not_durable"), (409, "stream_retired"),
         (410, "stream_deleted"), (410, "cursor_expired"),
-        (413, "request_too_large"), (422, "validation_failed"), (422, "invalid_schema"), (429, "too_many_requests"),
+        (413, "request_too_large"), (415, "identity_encoding_required"), (422, "validation_failed"), (422, "invalid_schema"), (429, "too_many_requests"),
         (429, "too_many_failures"), (503, "unavailable"), (200, None), (201, None), (202, None),
     },
 }

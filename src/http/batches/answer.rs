@@ -8,6 +8,7 @@ use axum::response::IntoResponse;
 use crate::auth::{Action, Resource};
 use crate::batches::{ApiError, Service};
 use crate::http::caller::Caller;
+use crate::http::coding::only_plain;
 use crate::http::errors::{json, with_header};
 
 /// An answer, or why there is none.
@@ -21,6 +22,7 @@ impl IntoResponse for ApiError {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 with_header(response, RETRY_AFTER, HeaderValue::from_static("1"))
             }
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => only_plain(response),
             _ => response,
         }
     }

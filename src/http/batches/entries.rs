@@ -21,6 +21,7 @@ use crate::batches::read::Wanted;
 use crate::batches::shared::Shared;
 use crate::batches::table::Table;
 use crate::batches::{ApiError, Stream, render};
+use crate::http::coding;
 use crate::http::errors::{json, typed};
 
 /// Answers of more bytes than this are written on a thread of their own.
@@ -45,17 +46,28 @@ pub async fn insert(call: Call, body: Body) -> Answer {
 
 /// A body of up to 8 MiB, read once there is room for it, and the room.
 pub async fn collect_large(call: &Call, body: Body) -> Result<(OwnedSemaphorePermit, Bytes), ApiError> {
+    refuse_coded(call)?;
     let announced = call.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let bytes: usize = announced.unwrap_or(MAX_BODY_BYTES);
     if bytes > MAX_BODY_BYTES {
         return Err(too_large(MAX_BODY_BYTES));
     }
     let room = call.service.room_for_body(bytes).await?;
-    Ok((room, collect(body, MAX_BODY_BYTES).await?))
+    Ok((room, read_all(body, MAX_BODY_BYTES).await?))
 }
 
-/// The whole body.
-pub async fn collect(body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
+/// The whole body of a call that needs no room of its own.
+pub async fn collect(call: &Call, body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
+    refuse_coded(call)?;
+    read_all(body, max_bytes).await
+}
+
+/// Refuses a body that is compressed or otherwise coded, before any of it is read.
+fn refuse_coded(call: &Call) -> Result<(), ApiError> {
+    coding::of_body(&call.headers).map_or(Ok(()), |codings| Err(ApiError::coded(&codings)))
+}
+
+async fn read_all(body: Body, max_bytes: usize) -> Result<Bytes, ApiError> {
     match Limited::new(body, max_bytes).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large(max_bytes)),
@@ -189,7 +201,10 @@ mod tests {
             ("", Form::Page),
             ("*/*", Form::Page),
             ("text/event-stream", Form::Events),
-            ("text/html, application/x-ndjson;q=0.9, application/json", Form::Lines),
+            ("text/html, application/x-ndjson;q=0.9, application/json;q=0.8", Form::Lines),
+            ("application/x-ndjson;q=0.1, application/json;q=0.9", Form::Page),
+            ("*/*;q=0.1, text/event-stream; charset=utf-8; q=0.5", Form::Events),
+            ("application/x-ndjson, application/json", Form::Lines),
             ("application/json, text/event-stream", Form::Page),
             ("Text/Event-Stream; charset=utf-8", Form::Events),
             ("application/x-ndjson;q=0, text/event-stream;q=0.1", Form::Events),

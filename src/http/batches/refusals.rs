@@ -10,8 +10,13 @@ use crate::http::openapi::{AT_THE_GATE, refusals};
 
 type Codes = (u16, &'static str);
 
-const BODY: &[Codes] =
-    &[(400, "invalid_json"), (400, "invalid_request"), (413, "request_too_large"), (503, "unavailable")];
+const BODY: &[Codes] = &[
+    (400, "invalid_json"),
+    (400, "invalid_request"),
+    (413, "request_too_large"),
+    (415, "identity_encoding_required"),
+    (503, "unavailable"),
+];
 const LARGE_BODY: &[Codes] = &[(409, "idempotency_key_reused"), (429, "too_many_requests")];
 const STREAM: &[Codes] =
     &[(400, "invalid_request"), (404, "stream_not_found"), (409, "stream_not_durable"), (410, "stream_deleted")];

@@ -80,7 +80,7 @@ pub async fn set(call: Call, body: Body) -> Answer {
 
 async fn change(call: &Call, body: Body) -> Answer {
     let stream = find_managed(call)?;
-    let body = collect(body, MAX_BYTES).await?;
+    let body = collect(call, body, MAX_BYTES).await?;
     let mut members = object(&body)?;
     let max_age = match members.shift_remove("maxAgeS") {
         Some(Value::Null) => None,

@@ -43,7 +43,7 @@ pub fn list(call: Call) -> Answer {
 
 /// Creates a stream.
 pub async fn create(call: Call, body: Body) -> Answer {
-    let body = collect(body, MAX_SMALL_BYTES).await?;
+    let body = collect(&call, body, MAX_SMALL_BYTES).await?;
     let mut members = object(&body)?;
     let name = match members.shift_remove("name") {
         Some(Value::String(name)) => name,
@@ -72,7 +72,7 @@ pub async fn create(call: Call, body: Body) -> Answer {
 /// Gives a stream another validator.
 pub async fn change(call: Call, body: Body) -> Answer {
     let stream = find_managed(&call)?;
-    let body = collect(body, MAX_SMALL_BYTES).await?;
+    let body = collect(&call, body, MAX_SMALL_BYTES).await?;
     let mut members = object(&body)?;
     let Some(value) = members.shift_remove("validator") else {
         return Err(ApiError::invalid("validator is missing: give an expression, or null for none"));

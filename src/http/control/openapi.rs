@@ -352,6 +352,7 @@ const CHANGE: &[Fault] = &[
     Fault::IdempotencyKeyRequired,
     Fault::InvalidIdempotencyKey,
     Fault::JsonRequired,
+    Fault::IdentityEncodingRequired,
     Fault::BodyTooLarge,
     Fault::InvalidJson,
     Fault::ControlBusy,

@@ -7,6 +7,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderMap, Request};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
+use crate::http::coding;
 use crate::registry::{Cursor, Fault};
 use crate::schema::json::{self, Json};
 
@@ -95,12 +96,15 @@ pub(super) fn field(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     Some(values.fold(first, |joined, value| Cow::Owned(format!("{joined}, {value}"))).into_owned())
 }
 
-/// The body as JSON: its media type, its size before it is read, and its text, in this order.
+/// The body as JSON: its media type and coding, its size before it is read, and its text, in this order.
 pub(super) async fn json_body(request: Request<Body>, max_bytes: usize) -> Result<Json, Fault> {
     let media_type = field(request.headers(), CONTENT_TYPE).unwrap_or_default();
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
         return Err(Fault::JsonRequired);
+    }
+    if coding::of_body(request.headers()).is_some() {
+        return Err(Fault::IdentityEncodingRequired);
     }
     let announced = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > max_bytes as u64) {

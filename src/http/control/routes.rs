@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, Request, Response, StatusCode, Uri};
 use axum::routing::{get, post, put};
 
 use super::super::caller::Caller;
+use super::super::coding::only_plain;
 use super::super::errors::{envelope, json, method_not_allowed, with_header};
 use super::request::{field, idempotency_key, json_body, name_in, page_request};
 use crate::auth::{Action, Resource};
@@ -260,5 +261,6 @@ async fn answer(work: impl Future<Output = Result<Response<Body>, Fault>>) -> Re
 /// The envelope of a refusal.
 fn refusal(fault: Fault) -> Response<Body> {
     let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    envelope(status, fault.code())
+    let response = envelope(status, fault.code());
+    if fault == Fault::IdentityEncodingRequired { only_plain(response) } else { response }
 }

@@ -152,6 +152,10 @@ async fn what_a_call_lacks_is_told_in_order() {
     assert_eq!(api.send(&writer, keyed(), big.clone()).await.code(), (400, "invalid_idempotency_key".to_owned()));
     let keyed = || bare().header("idempotency-key", "k");
     assert_eq!(api.send(&writer, keyed(), big.clone()).await.code(), (415, "json_required".to_owned()));
+    let coded = || change("PUT", A, "k").header("content-encoding", "gzip").header("content-length", "5000");
+    let refused = api.send(&writer, coded(), big.clone()).await;
+    assert_eq!(refused.code(), (415, "identity_encoding_required".to_owned()));
+    assert_eq!(refused.field("accept-encoding"), "identity");
     let typed = || change("PUT", A, "k").header("content-length", "5000");
     assert_eq!(api.send(&writer, typed(), big.clone()).await.code(), (413, "body_too_large".to_owned()));
     // As long, but nobody said so before.
