@@ -102,9 +102,14 @@ fn whole(number: &Number) -> Option<u64> {
     number.as_u64().or_else(|| written().map(|real| real as u64))
 }
 
+/// Microseconds in seconds: a whole number where it is one, as it was given.
+fn seconds(us: i64) -> Value {
+    if us % 1_000_000 == 0 { json!(us / 1_000_000) } else { json!(us as f64 / 1e6) }
+}
+
 fn view(retention: &Retention) -> Response<Body> {
     let text = json!({
-        "maxAgeS": retention.max_age_us.map(|age_us| age_us as f64 / 1e6),
+        "maxAgeS": retention.max_age_us.map(seconds),
         "firstOffset": retention.first_offset,
         "pendingFloor": retention.pending.map(|(floor, _)| floor),
         "pendingSince": retention.pending.map(|(_, at_us)| iso_millis(at_us)),
