@@ -105,7 +105,7 @@ impl Answers {
     }
 
     /// Wakes who watches a stream.
-    pub(super) fn wake(&self, stream: u32) {
+    pub fn wake(&self, stream: u32) {
         let watched = self.0.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(watched) = watched.get(&stream) {
             watched.grown.notify_waiters();

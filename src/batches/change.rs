@@ -100,13 +100,17 @@ impl Service {
         let (service, stream) = (Arc::clone(self), Arc::clone(stream));
         Self::to_the_end(async move {
             let (directory, served) = (service.directory(), Arc::clone(&stream.served));
-            let deleted = service.changing(move || directory.delete(&served)).await?;
-            service.recorded.lock().unwrap_or_else(PoisonError::into_inner).deleted.push(deleted.clone());
-            service.forget(&stream);
-            // Only now: whoever is woken is told that it is deleted.
-            stream.is_deleted.store(true, SeqCst);
-            service.answers.wake(stream.journal_id);
-            tokio::spawn(service.clear(deleted));
+            let deleted = service.changing(move || directory.delete(&served)).await;
+            if let Ok(deleted) = &deleted {
+                service.recorded.lock().unwrap_or_else(PoisonError::into_inner).deleted.push(deleted.clone());
+                service.forget(&stream);
+            }
+            // Only now: whoever is woken is told that it is deleted, or that it went out of service and no further.
+            if service.still_served(&stream).is_err() {
+                stream.served.is_over.store(true, SeqCst);
+                service.answers.wake(stream.journal_id);
+            }
+            tokio::spawn(service.clear(deleted?));
             Ok(())
         })
         .await

@@ -290,7 +290,7 @@ impl Service {
             if !watch.grown_since(stream, head, deadline).await {
                 return Ok(Shared::new(Found { next: head, head, ..Found::default() }));
             }
-            if stream.is_deleted.load(SeqCst) {
+            if stream.served.is_over.load(SeqCst) {
                 self.still_served(stream)?;
             }
             if turn.is_none() {
@@ -321,7 +321,7 @@ impl Watch {
             tokio::pin!(grown);
             // What comes from here on is told; what came before is seen.
             grown.as_mut().enable();
-            if stream.head() != head || stream.is_deleted.load(SeqCst) {
+            if stream.head() != head || stream.served.is_over.load(SeqCst) {
                 return true;
             }
             if tokio::time::timeout_at(deadline.into(), grown).await.is_err() {

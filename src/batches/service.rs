@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -109,8 +109,6 @@ pub struct Stream {
     check: RwLock<Arc<Check>>,
     /// Offsets below the end that hold no entry.
     pub(super) left_out: AtomicI64,
-    /// Whether it has been deleted: nobody is to wait for its rows.
-    pub(super) is_deleted: AtomicBool,
     pub(super) pulse: Pulse,
 }
 
@@ -302,7 +300,6 @@ impl Service {
             tokens: Tokens::new(stream_id),
             check: RwLock::new(Arc::new(Check { version, source, validator })),
             left_out: AtomicI64::new(left_out),
-            is_deleted: AtomicBool::new(false),
             pulse: Pulse::default(),
         });
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(journal_id, Arc::clone(&stream));

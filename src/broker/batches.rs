@@ -92,7 +92,8 @@ impl Directory for Streams {
         let (Some(journal_id), Some(stream_id)) = (stream.journal_id, stream.stream_id.clone()) else {
             return Err(ApiError::new(409, "stream_not_durable", "the stream has no log"));
         };
-        match self.stop(name, STOP_PATIENCE) {
+        // Who waits for rows is told by the caller, once it is recorded what became of the stream.
+        match self.take_out(name, STOP_PATIENCE, |_| {}) {
             Ok(()) => {}
             Err(BrokerError::NotServed { .. }) => return Err(ApiError::no_stream(name)),
             Err(error) => {

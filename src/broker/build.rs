@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use super::error::BrokerError;
 use super::tables::{Place, StreamDocuments};
@@ -189,6 +189,7 @@ pub(super) fn served(
         counters: parts.counters,
         waiting_shards: [const { AtomicU64::new(0) }; 4],
         sleepers: AtomicUsize::new(0),
+        is_over: AtomicBool::new(false),
     }
 }
 

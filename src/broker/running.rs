@@ -125,6 +125,7 @@ impl Broker {
             readers.handle(),
             Arc::clone(&lake),
         ));
+        streams.heard_by(&answers);
         let batches = Arc::new(Service::new(
             Arc::clone(&streams) as Arc<dyn Directory>,
             writer.sender(),

@@ -5,7 +5,7 @@
 //! writer lets go of it when they are gone.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use super::build::{self, Parts};
 use super::error::BrokerError;
 use super::restraint::Restraint;
 use super::tables::Place;
+use crate::batches::Answers;
 use crate::config::{Config, StreamConfig};
 use crate::journal::reader::{Page, PageRequest, ReaderHandle};
 use crate::journal::{Errand, Job, JobSender, Office, StreamRecord};
@@ -46,6 +47,8 @@ pub struct Streams {
     started: AtomicU64,
     /// What is declared at run time, from when it is brought back.
     registry: OnceLock<Registry>,
+    /// Where requests wait for rows.
+    answers: OnceLock<Answers>,
     /// Held through a change, so that changes come one after the other.
     changing: Mutex<Restraint>,
 }
@@ -69,14 +72,20 @@ impl Streams {
         let started = AtomicU64::new(config.streams.len() as u64);
         let root = lake.root().to_owned();
         let restraint = Restraint::new(Arc::clone(&telemetry));
-        let (registry, changing) = (OnceLock::new(), Mutex::new(restraint));
-        Self { config, root, catalog, jobs, inboxes, telemetry, readers, lake, started, registry, changing }
+        let (registry, answers, changing) = (OnceLock::new(), OnceLock::new(), Mutex::new(restraint));
+        Self { config, root, catalog, jobs, inboxes, telemetry, readers, lake, started, registry, answers, changing }
     }
 
     /// From here on streams that this registry declares are its own to create, and nobody's to delete.
     pub(super) fn managed_by(&self, registry: &Registry) {
         // Only the first one counts; a broker has one.
         let _known = self.registry.set(registry.clone());
+    }
+
+    /// From here on requests that wait here for rows of a stream hear of it when it goes out of service.
+    pub(super) fn heard_by(&self, answers: &Answers) {
+        // Only the first one counts; a broker has one.
+        let _known = self.answers.set(answers.clone());
     }
 
     /// Whether a stream of this name is declared through the control API, served or not.
@@ -234,17 +243,34 @@ impl Streams {
     }
 
     /// Takes a stream out of service: who comes from now on is told that it is unknown, who is connected gets a
-    /// 1001, publishers after the answers they are owed. Returns when they are gone, or after `patience`, and then
-    /// frames that are still under way are refused.
+    /// 1001, publishers after the answers they are owed, and requests that wait for rows are answered. Returns when
+    /// peers are gone, or after `patience`, and then frames that are still under way are refused.
     ///
     /// # Errors
     /// When no stream of that name is served, the writer has stopped, or rows could not be published; in the last
     /// case the stream is out of service nevertheless.
     pub fn stop(&self, name: &str, patience: Duration) -> Result<(), BrokerError> {
+        self.take_out(name, patience, |stream| {
+            if let (Some(answers), Some(journal_id)) = (self.answers.get(), stream.journal_id) {
+                stream.is_over.store(true, SeqCst);
+                answers.wake(journal_id);
+            }
+        })
+    }
+
+    /// As [`Streams::stop`], with what is done as soon as nobody finds the stream any more in place of answering requests
+    /// that wait for its rows.
+    pub(super) fn take_out(
+        &self,
+        name: &str,
+        patience: Duration,
+        once_out: impl FnOnce(&ServedStream),
+    ) -> Result<(), BrokerError> {
         let mut one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let _change = one_at_a_time.begin();
         let Some(stream) = self.find(name) else { return Err(BrokerError::NotServed { name: name.to_owned() }) };
         self.catalog.change(|catalog| catalog.without(name));
+        once_out(&stream);
         for inbox in &self.inboxes {
             inbox.send(Command::App(Remote::StopStream { stream: stream.index }), 0);
         }

@@ -62,6 +62,9 @@ pub struct ServedStream {
     pub waiting_shards: [AtomicU64; 4],
     /// Requests that sleep until it has another row: nobody is to be told of one as long as there are none.
     pub sleepers: AtomicUsize,
+    /// Whether it has gone out of service, and sleepers are to wake for that. One that is deleted says so only once that
+    /// is recorded, so that they learn it.
+    pub is_over: AtomicBool,
 }
 
 impl ServedStream {

@@ -11,10 +11,12 @@ class ApiCase(Case):
 
     streams: tuple = ()
     config: dict = {}
+    #: More of streamcast.toml, by dotted keys.
+    settings: dict = {}
 
     async def asyncSetUp(self):
         await super().asyncSetUp()
-        self.broker = Broker(*self.streams)
+        self.broker = Broker(*self.streams, **self.settings)
         self.broker.config |= self.config
         await self.broker.start()
         self.api = Api(self.broker.port)

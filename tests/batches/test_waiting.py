@@ -1,16 +1,17 @@
-"""Readers that wait for entries of a stream that is deleted."""
+"""Readers that wait for entries of a stream that is deleted or stopped."""
 
 import asyncio
 import http.client
 import time
 
-from api import Api, apart
+from api import Api, apart, until
 from api_case import ApiCase
+from broker import A
 
 ENTRIES = "/v1/streams/s/entries?after=head"
 
 
-class Waiting(ApiCase):
+class Readers(ApiCase):
     def poll(self):
         """A read that waits for half a minute."""
         api = Api(self.broker.port)
@@ -30,14 +31,44 @@ class Waiting(ApiCase):
         finally:
             connection.close()
 
-    async def test_they_are_told_at_once(self):
-        self.api.create("s")
+    async def told(self, status: int, code: str, ending):
+        """What readers hear who wait while `ending` ends the stream."""
         readers = [asyncio.create_task(apart(work)) for work in (self.poll, self.follow)]
         await asyncio.sleep(0.5)
         began = time.monotonic()
-        self.assertEqual((await apart(self.api.call, "DELETE", "/v1/streams/s")).status, 202)
+        await apart(ending)
         polled, followed = await asyncio.gather(*readers)
         # Before the comment that comes every 15 s, and long before the half minute.
         self.assertLess(time.monotonic() - began, 10)
-        self.assertEqual(polled, (410, "stream_deleted"))
+        self.assertEqual(polled, (status, code))
         self.assertTrue(followed.startswith(": follows\n"), followed)
+        self.assertIn(f'event: error\ndata: {{"error":{{"code":"{code}"', followed)
+
+
+class Deleted(Readers):
+    async def test_they_are_told_at_once(self):
+        self.api.create("s")
+        await self.told(410, "stream_deleted", lambda: self.assertEqual(self.api.call("DELETE", "/v1/streams/s").status, 202))
+
+
+class Stopped(Readers):
+    settings = {"registry.profiles.local.revision": "1"}
+
+    def control(self, body: dict, *more: str, **fields: str) -> None:
+        """A change of the control API, carried out."""
+        target = "/".join(("/control/v1/streams/s", *more))
+        headers = {"Content-Type": "application/json", "Idempotency-Key": str(time.monotonic_ns())}
+        answer = self.api.call("PUT", target, body, headers | {name.replace("_", "-"): value for name, value in fields.items()})
+        self.assertEqual(answer.status, 202, answer.body)
+        until(lambda: self.api.get(answer.headers["location"]).json["status"] == "succeeded")
+
+    async def test_they_are_told_at_once(self):
+        declaration = {"schema": A, "storage_profile": "local", "initialization": "create_if_absent"}
+        self.control(declaration, If_None_Match="*")
+        self.control({"state": "serving"}, "desired", If_Match='"1"')
+        self.assertEqual(self.api.insert("s", [{"id": 1, "price": 1}]).status, 200)
+        await self.told(503, "unavailable", lambda: self.control({"state": "stopped"}, "desired", If_Match='"2"'))
+        # Whoever comes back finds it again, once it is served.
+        self.assertEqual(self.api.get("/v1/streams/s/entries").code, (404, "stream_not_found"))
+        self.control({"state": "serving"}, "desired", If_Match='"3"')
+        self.assertEqual(len(self.api.everything("s")), 1)
