@@ -59,7 +59,8 @@ pub trait App: Sized + 'static {
 pub enum Admission {
     /// It is accepted.
     Open,
-    /// Nobody knows yet. Nothing more is read until [`Engine::look_again`].
+    /// Nobody knows yet. Nothing more is read until [`Engine::look_again`]; after the time that a head has, the HTTP plane
+    /// sees to it.
     Wait,
     /// The HTTP plane sees to it.
     HandOver,
@@ -289,6 +290,9 @@ impl<A: App> Core<A> {
                 if self.engine.conn(id).is_some() {
                     self.app.drained(&mut self.engine, id);
                 }
+            } else if let Some(id) = self.engine.undecided.pop() {
+                let kept = self.engine.conn_mut(id).map(|conn| conn.inbound.take_pending());
+                self.hand_over(id, kept.unwrap_or_default());
             } else {
                 return;
             }

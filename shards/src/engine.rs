@@ -136,6 +136,8 @@ pub struct Engine<S> {
     pub(crate) ended: Vec<(ConnId, Option<S>, Ended)>,
     /// Connections whose own bytes are out, for the application.
     pub(crate) drained: Vec<ConnId>,
+    /// Connections whose upgrade has waited for its admission until the time of a head was over.
+    pub(crate) undecided: Vec<ConnId>,
     /// A turn is wanted whether there is something to send or not.
     pub(crate) turn_wanted: bool,
     /// Connections that the shard has to look after: reading goes on, or room is waited for.
@@ -162,6 +164,7 @@ impl<S> Engine<S> {
             pace: Pace::new(Instant::now()),
             ended: Vec::new(),
             drained: Vec::new(),
+            undecided: Vec::new(),
             turn_wanted: false,
             woken: Vec::new(),
             gone: Vec::new(),

@@ -31,6 +31,8 @@ impl<S> Engine<S> {
             return self.wheel.set(id, deadline_s);
         }
         match conn.phase {
+            // It has said everything, and nobody has decided about it yet.
+            Phase::Head if conn.paused => self.undecided.push(id),
             Phase::Head => self.remove(id, Ended::TimedOut),
             Phase::Closing if !conn.is_idle() && conn.looks < STALLED_LOOKS => {
                 // A dropped subscriber may still drain what was accepted for it; one that takes nothing is let go.

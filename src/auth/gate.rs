@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use argon2::password_hash::rand_core::{OsRng, RngCore};
 
@@ -19,6 +19,9 @@ use super::policy::{Policy, PolicySources};
 use super::pool::{Checked, Done, Pool};
 use super::principal::Principal;
 use super::tickets::Tickets;
+
+/// How long a request waits for a thread that checks its password or token.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the gate found out about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +43,7 @@ pub enum Refusal {
     Origin,
     /// Its address has failed too often.
     TooManyFailures,
-    /// Too many others are being checked.
+    /// Too many others are being checked: there was no room to wait, or it took too long.
     Busy,
 }
 
@@ -193,9 +196,13 @@ impl Gate {
         self.0.check(check, Box::new(|_| done()))
     }
 
-    /// Finds out who asks. It may wait for a thread that checks a password, and never looks anything up that the
-    /// request is about.
+    /// Finds out who asks. It may wait for a thread that checks a password, but not for long, and never looks anything up
+    /// that the request is about.
     pub async fn authenticate(&self, head: &RequestHead<'_>) -> Outcome {
+        self.authenticate_within(head, PATIENCE).await
+    }
+
+    async fn authenticate_within(&self, head: &RequestHead<'_>, patience: Duration) -> Outcome {
         let outcome = match self.0.look(head) {
             Look::Done(outcome) => outcome,
             Look::Ticket(ticket) => match self.0.redeem(&ticket) {
@@ -208,11 +215,12 @@ impl Gate {
                 if !self.0.check(check, done) {
                     return Outcome::Refused(Refusal::Busy);
                 }
-                match told.await {
-                    Ok(Checked::Right(principal)) => Outcome::Principal(principal),
-                    Ok(Checked::Wrong) => Outcome::Refused(Refusal::Credentials),
-                    Ok(Checked::Blocked) => Outcome::Refused(Refusal::TooManyFailures),
-                    Err(_) => Outcome::Refused(Refusal::Busy),
+                match tokio::time::timeout(patience, told).await {
+                    Ok(Ok(Checked::Right(principal))) => Outcome::Principal(principal),
+                    Ok(Ok(Checked::Wrong)) => Outcome::Refused(Refusal::Credentials),
+                    Ok(Ok(Checked::Blocked)) => Outcome::Refused(Refusal::TooManyFailures),
+                    // The check goes on, and is remembered for whoever comes back.
+                    Ok(Err(_)) | Err(_) => Outcome::Refused(Refusal::Busy),
                 }
             }
         };

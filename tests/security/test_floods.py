@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from broker import http
-from guarded import Guarded, basic, request, upgrade
+from guarded import Guarded, answers, basic, codes, request, upgrade
 
 
 class Floods(Guarded):
@@ -66,10 +66,29 @@ class Floods(Guarded):
             began = time.monotonic()
             self.assertEqual(await self.codes(upgrade("/r?publish", {"Authorization": f"Bearer {self.key}"})), [101])
             took.append(time.monotonic() - began)
-            # One whose turn has not come after ten seconds is told nothing.
+            # One whose turn does not come in time is told so.
             found = await asyncio.gather(*guesses)
-            self.assertTrue([401] in found and all(codes in ([401], []) for codes in found), found)
+            self.assertTrue([401] in found and all(codes in ([401], [503]) for codes in found), found)
             # Again, if the machine stood still in that moment.
             if took[-1] < 2:
                 return
         self.fail(f"let in after {took} s")
+
+
+class SlowChecks(Guarded):
+    """One thread for passwords, and one password that keeps it for a minute and more."""
+
+    policy = (
+        '[limits]\nthreads = 1\n[[principal]]\nname = "slow"\ngrants = {}\n'
+        'password = "$argon2id$v=19$m=65536,t=4000,p=1$c29tZXNhbHQ$H2Nj02lFBPRaB6dqnTiCqA"\n'
+    )
+
+    async def test_who_waits_too_long_for_a_check_is_told_so(self):
+        first = asyncio.create_task(answers(self.port, request("GET", "/v1/streams", basic("slow"))))
+        await asyncio.sleep(0.5)
+        asked = [request("GET", "/v1/streams", basic()), upgrade("/r", basic()), upgrade("/r?publish", basic())]
+        found = await asyncio.gather(first, *(answers(self.port, sent) for sent in asked))
+        for answer in found:
+            self.assertEqual(codes(answer), [503], answer)
+            self.assertIn(b"retry-after: 1", answer.lower())
+            self.assertIn(b"broker_unavailable", answer)

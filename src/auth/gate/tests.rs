@@ -93,6 +93,36 @@ fn passwords_are_checked_once_and_remembered() {
 }
 
 #[test]
+fn who_waits_too_long_for_a_check_is_told_and_may_come_back() {
+    let rig = rig("");
+    let (begun, begins) = std::sync::mpsc::channel();
+    let threads = rig.gate.0.policy().unwrap().limits.threads;
+    let released: Vec<_> = (0..threads)
+        .map(|number| {
+            let other = [("authorization", basic("ann", &format!("guess {number}")))];
+            let head = RequestHead::new("GET", b"/r", other.iter().map(|(n, v)| (*n, v.as_bytes())), None);
+            let Glance::Check(check) = rig.gate.glance(&head) else { panic!("known already") };
+            let (release, held) = std::sync::mpsc::channel::<()>();
+            let begun = begun.clone();
+            // Whoever is told keeps the thread.
+            let keep = move || {
+                begun.send(()).unwrap();
+                let _ = held.recv();
+            };
+            assert!(rig.gate.check(check, keep));
+            release
+        })
+        .collect();
+    released.iter().for_each(|_| begins.recv_timeout(Duration::from_secs(60)).unwrap());
+    let fields = [("authorization", basic("ann", "pw"))];
+    let head = RequestHead::new("GET", b"/r", fields.iter().map(|(n, v)| (*n, v.as_bytes())), None);
+    let short = rig.gate.authenticate_within(&head, Duration::from_millis(20));
+    assert_eq!(rig.runtime.block_on(short), Outcome::Refused(Refusal::Busy));
+    drop(released);
+    assert_eq!(rig.name(rig.show(&basic("ann", "pw"), "10.0.0.1")), "ann");
+}
+
+#[test]
 fn who_fails_too_often_has_to_wait_even_with_the_right_password() {
     let rig = rig("");
     assert_eq!(rig.name(rig.show(&basic("ann", "pw"), "10.0.0.1")), "ann");
