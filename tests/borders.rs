@@ -42,7 +42,7 @@ const ROOMS: &[Room] = &[
     room("client", &["schema", "tls", "wire"], &[]),
     room("demo", &["broker", "client", "config", "schema", "wire"], &[]),
     room("broker", ANY, ANY),
-    room("cli", ANY, &["cores", "probe"]),
+    room("cli", ANY, &["cores", "probe", "quota"]),
 ];
 
 /// Where an outside crate, or a part of the standard library, may be named. The places are path prefixes.

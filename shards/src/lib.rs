@@ -22,6 +22,7 @@ mod kernel;
 pub mod listen;
 mod pace;
 pub mod probe;
+pub mod quota;
 mod reactor;
 mod sender;
 pub mod shard;

@@ -1,6 +1,7 @@
 //! Composition: what a broker is made of, in what order it starts, and in what order it stops.
 
 mod access;
+mod awake;
 mod batches;
 mod build;
 mod delivery;

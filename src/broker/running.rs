@@ -5,6 +5,7 @@
 //! 1001; then the writer commits what is left; then the threads end.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -18,7 +19,7 @@ use super::build::{self, Built};
 use super::delivery::Delivery;
 use super::error::BrokerError;
 use super::streams::Streams;
-use super::{access, managed, notify, signals, tables};
+use super::{access, awake, managed, notify, signals, tables};
 use crate::auth::{Action, Gate};
 use crate::batches::{Answers, Directory, HTTP_SHARD, Service};
 use crate::config::Config;
@@ -83,7 +84,7 @@ impl Broker {
         for (counters, core) in telemetry.shards.iter().zip(&plan.shards) {
             counters.core_plus_one.store(*core as u64 + 1, Relaxed);
         }
-        let (max_group_rows, keep_awake) = (config.group_rows, config.keep_awake);
+        let (max_group_rows, keep_awake) = (config.group_rows, awake::keeps_awake(config, Path::new("/")));
         let checkpoint_cores = plan.background.clone();
         let settings = JournalSettings { max_group_rows, keep_awake, checkpoint_cores, ..JournalSettings::default() };
         tables::migrate_declared(config)?;

@@ -1,6 +1,7 @@
 //! Cores: which the broker would use, and what else uses them.
 
 use streamcast_shards::cores::{CorePlan, CoreRequest, format_list, parse_list, plan};
+use streamcast_shards::quota::{CpuQuota, cpu_quota};
 
 use super::host::Host;
 use super::report::Finding;
@@ -11,7 +12,7 @@ pub fn check(host: &Host, request: &CoreRequest, allowed: &[usize]) -> Vec<Findi
         Err(error) => return vec![Finding::fail("cores", error.to_string(), "name others with --cores")],
     };
     let busy = busy(&plan);
-    vec![cores(&plan, allowed), siblings(host, &busy), isolation(host, &busy), governor(host, &busy)]
+    vec![cores(&plan, allowed), siblings(host, &busy), isolation(host, &busy), governor(host, &busy), quota(host)]
 }
 
 /// Cores of shards and writer: the ones that mind company.
@@ -88,6 +89,20 @@ fn governor(host: &Host, busy: &[usize]) -> Finding {
     }
 }
 
+fn quota(host: &Host) -> Finding {
+    let Some(CpuQuota { cores, file }) = cpu_quota(host.root()) else {
+        return Finding::ok("quota", "processor time has none");
+    };
+    let found = format!(
+        "{} has a quota, the time of {cores:.2} cores: whoever has used it up stands still until the next period, and the \
+         writer's core is not kept awake",
+        file.display()
+    );
+    let fix =
+        "give it cores (cpuset, systemd AllowedCPUs=) and no quota (CPUQuota=, docker --cpus, Kubernetes limits.cpu)";
+    Finding::warn("quota", found, fix)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::host::made_up;
@@ -119,10 +134,18 @@ mod tests {
             ("sys/devices/system/cpu/isolated", "\n"),
             ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
             ("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0-1\n"),
+            ("proc/self/cgroup", "0::/broker\n"),
+            ("proc/self/mountinfo", "29 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("sys/fs/cgroup/broker/cpu.max", "150000 100000\n"),
         ];
         let found = levels(&files, "0-1", &[0, 1]);
-        let expected =
-            [("cores", Level::Ok), ("siblings", Level::Warn), ("isolation", Level::Warn), ("governor", Level::Warn)];
+        let expected = [
+            ("cores", Level::Ok),
+            ("siblings", Level::Warn),
+            ("isolation", Level::Warn),
+            ("governor", Level::Warn),
+            ("quota", Level::Warn),
+        ];
         assert_eq!(found, expected);
         assert_eq!(levels(&[], "0", &[0, 1])[0], ("cores", Level::Warn));
         assert_eq!(levels(&[], "0-3", &[0, 1])[0], ("cores", Level::Warn));

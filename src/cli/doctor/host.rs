@@ -1,6 +1,6 @@
 //! Reading what the kernel tells in /proc and /sys.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The machine, seen from a root directory: `/`, or a made-up tree in tests.
 pub struct Host {
@@ -11,6 +11,11 @@ impl Host {
     /// The machine below `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
+    }
+
+    /// Where its file system begins.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// A file's text without the white space around it; `None` when there is no such file.
