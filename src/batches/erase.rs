@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::body::{broken, members, read, read_key};
+use super::body::{Signature, broken, members, read, read_key};
 use super::error::ApiError;
 use super::follow::Follower;
 use super::limits::{MAX_ERASED, MAX_PAGE_ROWS};
@@ -100,8 +100,25 @@ impl Service {
         Self::to_the_end(async move { service.carry_out_erasure(&stream, body).await }).await
     }
 
+    /// What the same erasure did that is refused now: the stream may have lost a column of its filter since then.
+    async fn erased_before(&self, stream: &Stream, body: Bytes, refusal: ApiError) -> Result<Marker, ApiError> {
+        if refusal.code != "invalid_where" {
+            return Err(refusal);
+        }
+        let Some(Signature { keyed, .. }) = self.sign(Operation::Erase, body).await? else { return Err(refusal) };
+        let id = stream.journal_id;
+        match self.errand(move |office| office.erased_before(id, &keyed, now_us())).await? {
+            Some(Erased::Marked(marker)) => Ok(marker),
+            Some(Erased::KeyReused) => Err(ApiError::key_reused()),
+            _ => Err(refusal),
+        }
+    }
+
     async fn carry_out_erasure(self: &Arc<Self>, stream: &Arc<Stream>, body: Bytes) -> Result<Marker, ApiError> {
-        let ErasureBody { key, erasure } = ErasureBody::read(stream, &body)?;
+        let ErasureBody { key, erasure } = match ErasureBody::read(stream, &body) {
+            Ok(read) => read,
+            Err(refusal) => return self.erased_before(stream, body, refusal).await,
+        };
         let keyed = key.map(|key| Keyed { operation: Operation::Erase, key, body_hash: Sha256::digest(&body).into() });
         let offsets = match erasure {
             Erasure::Entries(offsets) => offsets,

@@ -60,6 +60,12 @@ impl ApiError {
         )
     }
 
+    /// 409: a stream that is readable only.
+    #[must_use]
+    pub fn retired() -> Self {
+        Self::new(409, "stream_retired", "the stream is retired: it can be read and takes no more entries")
+    }
+
     /// 410: there was such a stream.
     #[must_use]
     pub fn deleted(id: &str) -> Self {

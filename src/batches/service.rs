@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::answers::Answers;
-use super::body::{self, InsertBody};
+use super::body::{self, InsertBody, Signature};
 use super::error::ApiError;
 use super::limits::{INLINE_BODY_BYTES, MAX_BODIES_BYTES, MAX_CHANGING, MAX_PARSING, MAX_QUEUE_WAIT};
 use super::name;
@@ -25,7 +25,7 @@ use super::token::Tokens;
 use super::validator::Validator;
 use crate::journal::reader::{ReaderHandle, RowFilter};
 use crate::journal::{
-    Append, Deleted, Errand, Insert, Job, JobSender, JournalError, Keyed, Office, Operation, Outcome, Recorded,
+    Append, Deleted, Errand, Insert, Job, JobSender, JournalError, Keyed, Office, Operation, Outcome, Receipt, Recorded,
 };
 use crate::session::{Catalog, ServedStream, now_us};
 use crate::telemetry::Telemetry;
@@ -324,15 +324,15 @@ impl Service {
     /// # Errors
     /// Everything in docs/batches.md, "Inserting".
     pub async fn insert(&self, stream: &Arc<Stream>, body: Bytes) -> Result<(Inserted, bool), ApiError> {
-        if stream.served.retired.is_some() {
-            return Err(ApiError::new(
-                409,
-                "stream_retired",
-                "the stream is retired: it can be read and takes no more entries",
-            ));
-        }
         let mut check = stream.check();
-        let (parsed, keyed) = self.parse(stream, &check, body).await?;
+        let parsed = match stream.served.retired {
+            Some(_) => Err(ApiError::retired()),
+            None => self.parse(stream, &check, body.clone()).await,
+        };
+        let (parsed, keyed) = match parsed {
+            Ok(parsed) => parsed,
+            Err(refusal) => return self.inserted_before(stream, body, refusal).await,
+        };
         let InsertBody { return_entry_ids, mut rows, .. } = parsed;
         for _ in 0..MAX_STALE {
             // Kept for another try, in case that the validator changes under way.
@@ -361,6 +361,37 @@ impl Service {
             }
         }
         Err(ApiError::unavailable("the stream's validator changes too often; try again"))
+    }
+
+    /// What the same insert did that is refused now: since then the stream may have got another validator or other columns,
+    /// or been retired.
+    async fn inserted_before(
+        &self,
+        stream: &Stream,
+        body: Bytes,
+        refusal: ApiError,
+    ) -> Result<(Inserted, bool), ApiError> {
+        if !matches!(refusal.status, 409 | 422) {
+            return Err(refusal);
+        }
+        let Some(Signature { keyed, return_entry_ids }) = self.sign(Operation::Insert, body).await? else {
+            return Err(refusal);
+        };
+        let (id, body_hash) = (stream.journal_id, keyed.body_hash);
+        match self.errand(move |office| office.receipt(id, &keyed, now_us())).await? {
+            Some(Receipt { body_hash: known, first_offset: first, count, ts_us }) if known == body_hash => {
+                Ok((Inserted { first, count, ts_us, duplicate: true }, return_entry_ids))
+            }
+            Some(_) => Err(ApiError::key_reused()),
+            None => Err(refusal),
+        }
+    }
+
+    /// The signature of a body, if it has a key; on a thread of its own if that may take long.
+    pub(super) async fn sign(&self, operation: Operation, body: Bytes) -> Result<Option<Signature>, ApiError> {
+        let inline = body.len() <= INLINE_BODY_BYTES;
+        let sign = move || Ok(body::signature(operation, &body));
+        if inline { sign() } else { self.apart(sign).await }
     }
 
     /// Reads a body and checks its entries, on a thread of its own if that may take long.

@@ -55,6 +55,21 @@ pub enum Erased {
 }
 
 impl Office<'_> {
+    /// What came of an earlier erasure with the same key, if there was one.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn erased_before(&self, stream: u32, keyed: &Keyed, now_us: i64) -> Result<Option<Erased>, JournalError> {
+        let Some(receipt) = self.receipt(stream, keyed, now_us)? else { return Ok(None) };
+        if receipt.body_hash != keyed.body_hash {
+            return Ok(Some(Erased::KeyReused));
+        }
+        let fail = |source| JournalError::Sql { action: "read an erasure", path: self.path.to_owned(), source };
+        let purged_us = self.purged_us(stream, receipt.first_offset).map_err(fail)?;
+        let Receipt { first_offset: offset, count: records, ts_us, .. } = receipt;
+        Ok(Some(Erased::Marked(Marker { offset, records, ts_us, purged_us, duplicate: true })))
+    }
+
     /// Erases the rows of a stream with these offsets, in ascending order.
     ///
     /// # Errors
@@ -70,15 +85,9 @@ impl Office<'_> {
         let path = self.path.to_owned();
         let fail = |source| JournalError::Sql { action: "erase rows", path: path.clone(), source };
         if let Some(keyed) = keyed
-            && let Some(receipt) =
-                receipts::find(self.connection, stream, keyed.operation, &keyed.key, now_us).map_err(fail)?
+            && let Some(erased) = self.erased_before(stream, keyed, now_us)?
         {
-            if receipt.body_hash != keyed.body_hash {
-                return Ok(Erased::KeyReused);
-            }
-            let purged_us = self.purged_us(stream, receipt.first_offset).map_err(fail)?;
-            let Receipt { first_offset: offset, count: records, ts_us, .. } = receipt;
-            return Ok(Erased::Marked(Marker { offset, records, ts_us, purged_us, duplicate: true }));
+            return Ok(erased);
         }
         let state = &mut self.streams[place];
         let Some(marker) = state.end.assign(1) else { return Ok(Erased::Exhausted) };

@@ -50,7 +50,7 @@ pub use insert::Insert;
 pub use job::{Append, ClaimRef, CommitSink, GroupCommit, Job, Outcome};
 pub use lock::{LOCK_FILE, RootLock};
 pub use office::{Errand, Office};
-pub use receipts::{Keyed, MAX_RECEIPTS, Operation, RECEIPT_KEPT_US};
+pub use receipts::{Keyed, MAX_RECEIPTS, Operation, RECEIPT_KEPT_US, Receipt};
 pub use registry::{Journal, Recorded, open};
 pub use rows::RowReader;
 pub use settings::JournalSettings;

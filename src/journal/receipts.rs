@@ -6,6 +6,8 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::error::JournalError;
+use super::office::Office;
 use crate::stream::offsets::AssignedOffset;
 
 /// How long a receipt is kept, in microseconds: seven days.
@@ -70,6 +72,20 @@ pub struct Receipt {
     pub count: u32,
     /// The stamp of its batch, in microseconds.
     pub ts_us: i64,
+}
+
+impl Office<'_> {
+    /// The receipt of an earlier request with the same key, of whatever body.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn receipt(&self, stream: u32, keyed: &Keyed, now_us: i64) -> Result<Option<Receipt>, JournalError> {
+        find(self.connection, stream, keyed.operation, &keyed.key, now_us).map_err(|source| JournalError::Sql {
+            action: "read a receipt",
+            path: self.path.to_owned(),
+            source,
+        })
+    }
 }
 
 /// A receipt that the open transaction is to write.
