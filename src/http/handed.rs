@@ -15,11 +15,12 @@ use super::activity::Activity;
 use crate::tls::RecordEdge;
 
 /// How long a peer whose request is not read may go on sending before its connection is reset.
-const LINGER: Duration = Duration::from_millis(500);
+const LINGER: Duration = Duration::from_secs(2);
 
-/// Bytes taken from such a peer at a time, and in all.
+/// Bytes taken from such a peer at a time, and in all: many clients send their whole body before they look for an answer, and
+/// one that is a little too large is to learn that it is.
 const LINGER_PIECE_BYTES: usize = 16 << 10;
-const MAX_LINGER_BYTES: usize = 4 << 20;
+const MAX_LINGER_BYTES: usize = 32 << 20;
 
 /// A handed-over socket with the bytes read from it before.
 pub struct HandedSocket {

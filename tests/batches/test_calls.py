@@ -183,6 +183,10 @@ class Calls(ApiCase):
             ((409, "idempotency_key_reused"), api.insert("t", [{"id": 2, "price": 1}], idempotencyKey="k")),
             ((413, "request_too_large"), api.insert("any", [{"a": "x" * (1 << 20)}])),
             ((413, "request_too_large"), api.call("POST", "/v1/streams/any/entries", '{"entries":[' + "{}," * 100000 + "{}]}")),
+            # This client sends all of it before it looks for an answer.
+            ((413, "request_too_large"), api.call("POST", path, b" " * ((8 << 20) + 1))),
+            ((413, "request_too_large"), api.call("POST", path, b" " * (20 << 20))),
+            ((413, "request_too_large"), api.call("PUT", "/v1/streams/t/retention", b" " * (8 << 20))),
             ((422, "validation_failed"), api.insert("t", [{"id": "x", "price": 1}])),
             ((422, "validation_failed"), api.insert("t", [{"id": 1, "price": 1}, 7])),
             ((422, "validation_failed"), api.call("POST", "/v1/streams/any/entries", '{"entries":[' + deep + "]}")),
