@@ -20,6 +20,11 @@ use crate::stream::replay::{NotReplayable, Requested, Resolution, ResolveRequest
 /// Bytes that are asked of the readers at once.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// What an answer has more than the frames of its rows, in bytes: for each row its id and cursor with the names of all
+/// members, and once its own cursor and the head.
+const ROW_MORE_BYTES: usize = 96;
+const PAGE_MORE_BYTES: usize = 128;
+
 /// Items between a reader and the head up to which it is one of those that follow.
 const NEAR_ITEMS: i64 = 1_000;
 
@@ -85,8 +90,8 @@ impl Stream {
 }
 
 impl Service {
-    /// Reads up to `wanted.limit` rows or 8 MiB. A filter that lets little through ends the read after a while with
-    /// the boundary it has come to.
+    /// Reads up to `wanted.limit` rows, or what makes an answer of 8 MiB. A filter that lets little through ends the read
+    /// after a while with the boundary it has come to.
     ///
     /// # Errors
     /// 400 for a cursor beyond the head, 410 for one whose rows are gone, 503 when the log cannot be read.
@@ -104,11 +109,11 @@ impl Service {
     ) -> Result<Found, ApiError> {
         let until = until.unwrap_or_else(|| stream.end());
         let head = Some(until).filter(|end| *end > stream.served.first_offset);
-        let nothing = Found { next: wanted.after.or(head), head, ..Found::default() };
         if head.is_none() || wanted.after == Some(until) {
             return match wanted.after {
                 Some(after) if after > until => Err(ApiError::cursor()),
-                _ => Ok(nothing),
+                // Where there is no item yet there is one boundary, whatever it was called.
+                _ => Ok(Found { next: head, head, ..Found::default() }),
             };
         }
         let start = self.start(stream, wanted.after, until).await?;
@@ -186,7 +191,7 @@ impl Service {
         }
     }
 
-    /// Reads rows of `[start, until)` up to the limit of rows, or `max_bytes` of frames.
+    /// Reads rows of `[start, until)` up to the limit of rows, or `max_bytes` of an answer with them.
     async fn rows(
         &self,
         stream: &Stream,
@@ -197,7 +202,7 @@ impl Service {
         let began = Instant::now();
         let mut found = Found { next: Some(start), head: Some(until), ..Found::default() };
         let mut next = start;
-        let mut bytes = 0;
+        let mut bytes = PAGE_MORE_BYTES;
         while next < until && found.rows < wanted.limit && bytes < max_bytes {
             if wanted.filter.is_some() && began.elapsed() > MAX_SCAN {
                 break;
@@ -208,16 +213,24 @@ impl Service {
             let Page::Rows { mut frames, rows, next: after, done } = page else {
                 return Err(unreadable(&stream.served.name, "a page without rows"));
             };
+            let (mut taken, room) = (rows as usize, max_bytes - bytes);
+            let is_cut = taken > left || frames.len() + taken * ROW_MORE_BYTES > room;
+            let begin = next;
             next = if done { until } else { after };
-            if rows as usize > left {
-                (next, frames) = cut(frames, left);
-                found.rows = wanted.limit;
-            } else {
-                found.rows += rows as usize;
+            if is_cut {
+                // A row that has no room at all is given nevertheless, alone.
+                let cut = cut(&mut frames, left, room, found.rows == 0);
+                if cut.rows < taken {
+                    (taken, next) = (cut.rows, cut.next.unwrap_or(begin));
+                }
             }
-            bytes += frames.len();
+            found.rows += taken;
+            bytes += frames.len() + taken * ROW_MORE_BYTES;
             if !frames.is_empty() {
                 found.frames.push(frames);
+            }
+            if taken < rows as usize {
+                break;
             }
         }
         found.next = Some(next);
@@ -286,7 +299,7 @@ impl Service {
         self.still_served(stream)?;
         let mut turn = self.gather(stream, wanted, deadline).await;
         let head = stream.head();
-        if wanted.after == head {
+        if wanted.after == head || wanted.after == Some(stream.end()) {
             if !watch.grown_since(stream, head, deadline).await {
                 return Ok(Shared::new(Found { next: head, head, ..Found::default() }));
             }
@@ -313,7 +326,7 @@ impl Service {
 }
 
 impl Watch {
-    /// Waits until the stream has another head than `head`, or is deleted; false at the deadline.
+    /// Waits until the stream has another head than `head`, or goes out of service; false at the deadline.
     pub(super) async fn grown_since(&self, stream: &Stream, head: Option<i64>, deadline: Instant) -> bool {
         let _asleep = Asleep::new(&stream.served.sleepers);
         loop {
@@ -349,18 +362,27 @@ impl Drop for Asleep<'_> {
     }
 }
 
-/// The first `rows` frames of a page, and the boundary after them.
-fn cut(mut frames: Vec<u8>, rows: usize) -> (i64, Vec<u8>) {
-    let (mut taken, mut next, mut bytes) = (0, 0, 0);
-    render::rows_with_length(&frames, |offset, _, _, length| {
-        if taken == rows {
+/// What is left of frames that were cut.
+struct Cut {
+    rows: usize,
+    /// The boundary after them, if any are left.
+    next: Option<i64>,
+}
+
+/// Leaves no more than the first `rows` frames of a page, and no more than has room in an answer; but one, if `one` is set.
+fn cut(frames: &mut Vec<u8>, rows: usize, room: usize, one: bool) -> Cut {
+    let (mut left, mut bytes) = (Cut { rows: 0, next: None }, 0);
+    render::rows_with_length(frames, |offset, _, _, length| {
+        let fits = bytes + length + (left.rows + 1) * ROW_MORE_BYTES <= room || (one && left.rows == 0);
+        if left.rows == rows || !fits {
             return false;
         }
-        (taken, next, bytes) = (taken + 1, offset + 1, bytes + length);
+        left = Cut { rows: left.rows + 1, next: Some(offset + 1) };
+        bytes += length;
         true
     });
     frames.truncate(bytes);
-    (next, frames)
+    left
 }
 
 fn unreadable(stream: &str, detail: &str) -> ApiError {

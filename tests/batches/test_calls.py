@@ -1,5 +1,6 @@
 """Every call, and every status that one can have."""
 
+import asyncio
 import json
 import socket
 import sqlite3
@@ -81,7 +82,6 @@ class Calls(ApiCase):
         self.assertEqual([offset for offset, _, _ in seen], [one["offset"] for one in answer["entries"]])
         waiting = apart(Api(self.broker.port).read, "t", after=answer["committedCursor"], wait=30)
         follower = Follow(self.broker.port, "t", answer["committedCursor"])
-        import asyncio
         waiting = asyncio.create_task(waiting)
         await asyncio.sleep(0.3)
         began = time.monotonic()
@@ -138,6 +138,47 @@ class Calls(ApiCase):
         follower = Follow(self.broker.port, "t", None, last_event_id=events[-1]["id"])
         self.assertEqual(follower.event()["data"]["entry"]["id"], 10)
         follower.close()
+
+    async def test_a_page_has_no_more_than_eight_mebibytes(self):
+        api = self.api
+        api.create("wide")
+        for size, count in ((1_000_000, 12), (850, 10_000)):
+            entries = [{"n": n, "text": "x" * size} for n in range(count)]
+            for begin in range(0, count, 6 if size > 1000 else 5_000):
+                self.assertEqual(api.insert("wide", entries[begin : begin + (6 if size > 1000 else 5_000)]).status, 200)
+        for headers in ({}, {"Accept": "application/x-ndjson"}):
+            after, found, pages = "", [], 0
+            while True:
+                answer = api.get("/v1/streams/wide/entries", headers, limit=10_000, after=after)
+                self.assertLessEqual(len(answer.body), 8 << 20)
+                page = [json.loads(line) for line in answer.body.splitlines()] if headers else answer.json["entries"]
+                if not page:
+                    break
+                found, pages, after = found + page, pages + 1, answer.headers["streamcast-cursor"] if headers else answer.json["cursor"]
+            self.assertEqual([one["offset"] for one in found], list(range(1, 10_013)))
+            # Nor much less: 12 MB and then 9 MB.
+            self.assertEqual(pages, 3)
+
+    async def test_readers_wait_where_nothing_was_ever_written(self):
+        api = self.api
+        api.create("new")
+        for query in ({}, {"offset": 0}, {"offset": 1}, {"after": "head"}):
+            # No boundary but the origin, so whoever goes on until the head has come to it.
+            self.assertEqual(api.read("new", **query).json, {"entries": [], "cursor": None, "head": None}, query)
+        self.assertEqual(api.read("new", offset=2).code, (400, "invalid_request"))
+        follow = Follow(self.broker.port, "new", None, offset=1)
+        other = Api(self.broker.port)
+        waiting = asyncio.create_task(apart(other.read, "new", offset=1, wait=30))
+        await asyncio.sleep(0.3)
+        # Others are answered meanwhile.
+        api.close()
+        api.timeout = 15
+        self.assertEqual(api.get("/healthz").status, 200)
+        self.assertEqual(api.insert("new", [{"n": 1}]).status, 200)
+        self.assertEqual([one["entry"] for one in (await waiting).json["entries"]], [{"n": 1}])
+        self.assertEqual(follow.event()["data"]["entry"], {"n": 1})
+        follow.close()
+        other.close()
 
     async def test_what_is_wrong_is_told(self):
         api = self.api
@@ -225,7 +266,6 @@ class Calls(ApiCase):
     async def test_a_validator_changes_between_two_batches(self):
         api = self.api
         api.create("v", validator="entry.n > 0")
-        import asyncio
         stop = False
 
         def inserting():
@@ -257,9 +297,9 @@ class Calls(ApiCase):
 class Follow:
     """A reader of server-sent events."""
 
-    def __init__(self, port: int, name: str, after: str | None, last_event_id: str | None = None):
+    def __init__(self, port: int, name: str, after: str | None, last_event_id: str | None = None, offset: int | None = None):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        query = f"?after={after}" if after else ""
+        query = f"?after={after}" if after else f"?offset={offset}" if offset is not None else ""
         last = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
         self.socket.sendall(
             f"GET /v1/streams/{name}/entries{query} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n{last}\r\n".encode()

@@ -127,12 +127,11 @@ fn start(stream: &Stream, query: &Query) -> Result<Option<i64>, ApiError> {
     }
     let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     let offset: i64 = number.ok_or_else(|| ApiError::invalid("offset has to be a whole number from 0"))?;
-    match stream.head() {
-        Some(head) if offset > head => {
-            Err(ApiError::invalid(format!("offset {offset} is beyond the head of the stream, {head}")))
-        }
-        _ => Ok(Some(offset).filter(|offset| *offset > 0)),
+    let head = stream.end();
+    if offset > head {
+        return Err(ApiError::invalid(format!("offset {offset} is beyond the head of the stream, {head}")));
     }
+    Ok(Some(offset).filter(|offset| *offset > 0))
 }
 
 /// The boundary of an `after` parameter: a cursor, `head` for the present end, or nothing for the origin.
