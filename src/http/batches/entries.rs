@@ -167,26 +167,29 @@ enum Form {
 }
 
 impl Form {
-    /// The first form that the reader accepts, in its order; a page if none is known.
+    /// The form that the reader prefers, by weight and then by its order; a page if none is known.
     fn of<'a>(accepts: impl Iterator<Item = &'a str>) -> Self {
-        accepts.flat_map(|accept| accept.split(',')).find_map(Self::of_range).unwrap_or(Self::Page)
+        let mut best = (Self::Page, 0.0);
+        for (form, weight) in accepts.flat_map(|accept| accept.split(',')).filter_map(Self::of_range) {
+            if weight > best.1 {
+                best = (form, weight);
+            }
+        }
+        best.0
     }
 
-    /// The form of one media range, unless it has the weight 0, which refuses it.
-    fn of_range(range: &str) -> Option<Self> {
+    /// The form of one media range, and its weight: 1 unless it says less, and 0 if it is refused.
+    fn of_range(range: &str) -> Option<(Self, f64)> {
         let mut parts = range.split(';').map(str::trim);
-        let media_type = parts.next()?.to_ascii_lowercase();
+        let form = match parts.next()?.to_ascii_lowercase().as_str() {
+            "text/event-stream" => Self::Events,
+            "application/x-ndjson" | "application/ndjson" => Self::Lines,
+            follow::RECORD_BATCHES => Self::RecordBatches,
+            "application/json" | "application/*" | "*/*" => Self::Page,
+            _ => return None,
+        };
         let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-        if weight.is_some_and(|weight| weight.parse() == Ok(0.0)) {
-            return None;
-        }
-        match media_type.as_str() {
-            "text/event-stream" => Some(Self::Events),
-            "application/x-ndjson" | "application/ndjson" => Some(Self::Lines),
-            follow::RECORD_BATCHES => Some(Self::RecordBatches),
-            "application/json" | "*/*" => Some(Self::Page),
-            _ => None,
-        }
+        Some((form, weight.and_then(|weight| weight.parse().ok()).unwrap_or(1.0)))
     }
 }
 
@@ -195,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_form_that_is_known_is_given() {
+    fn the_form_with_the_most_weight_is_given() {
         for (accept, form) in [
             ("", Form::Page),
             ("*/*", Form::Page),
