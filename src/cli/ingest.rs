@@ -82,14 +82,7 @@ pub fn run(args: Args) -> Exit {
     match outcome {
         Ok(loaded) => {
             if !args.quiet {
-                let rows = loaded.end - loaded.start;
-                println!(
-                    "{}: {rows} rows loaded in {:.1} s, offsets {} to {}",
-                    args.name,
-                    bar.seconds(),
-                    loaded.start,
-                    loaded.end - 1
-                );
+                println!("{}: {}", args.name, loaded_text(loaded.start, loaded.end, bar.seconds()));
             }
             Exit::Done
         }
@@ -97,6 +90,15 @@ pub fn run(args: Args) -> Exit {
             told(&args, &error);
             failed(&error.cause)
         }
+    }
+}
+
+/// What was loaded, in words; files may be without a row.
+fn loaded_text(start: i64, end: i64, seconds: f64) -> String {
+    match end - start {
+        0 => "no rows to load".to_owned(),
+        1 => format!("1 row loaded in {seconds:.1} s, offset {start}"),
+        rows => format!("{rows} rows loaded in {seconds:.1} s, offsets {start} to {}", end - 1),
     }
 }
 
@@ -154,5 +156,17 @@ impl Bar {
         if std::mem::take(&mut self.shown) {
             eprint!("\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::loaded_text;
+
+    #[test]
+    fn what_was_loaded_is_told_by_its_offsets_where_there_are_any() {
+        assert_eq!(loaded_text(7, 7, 0.0), "no rows to load");
+        assert_eq!(loaded_text(7, 8, 0.1), "1 row loaded in 0.1 s, offset 7");
+        assert_eq!(loaded_text(7, 9, 1.25), "2 rows loaded in 1.2 s, offsets 7 to 8");
     }
 }

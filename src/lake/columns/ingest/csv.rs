@@ -174,9 +174,23 @@ fn header_names(header: &[u8]) -> Result<Vec<String>, OpenError> {
     if header.trim_ascii().is_empty() {
         return Err(OpenError::Damaged("it has no header".to_owned()));
     }
+    // The parser would take what follows for rows, but they are in what is read as the header, and would be lost.
+    if ends_inside(header) {
+        let why = "its lines end in a carriage return alone; end them in a line feed, with or without one".to_owned();
+        return Err(OpenError::Damaged(why));
+    }
     let (schema, _) = arrow::csv::reader::Format::default()
         .with_header(true)
         .infer_schema(header, Some(0))
         .map_err(OpenError::damaged)?;
     Ok(schema.fields().iter().map(|field| field.name().clone()).collect())
+}
+
+/// Whether a carriage return outside of quotes has anything behind it but the line feed of its line.
+fn ends_inside(header: &[u8]) -> bool {
+    let mut quoted = false;
+    header.trim_ascii_end().iter().any(|byte| {
+        quoted ^= *byte == b'"';
+        *byte == b'\r' && !quoted
+    })
 }

@@ -211,6 +211,8 @@ fn lines_and_cells_that_do_not_fit_are_told_by_number() {
         ("n.csv", "id,px,n,s,raw,zz\n".to_owned(), "columns", "\"zz\""),
         ("o.csv", "id,px,n,s,raw,s\n".to_owned(), "columns", "twice"),
         ("p.csv", String::new(), "cannot read", "header"),
+        ("t.csv", "id,px,n,s,raw\r1,1,,,\r".to_owned(), "cannot read", "carriage return"),
+        ("u.csv", "id,px,n,s,\"raw\"\r1,1,,,\n1,1,,,\n".to_owned(), "cannot read", "carriage return"),
         ("q.bin", "what".to_owned(), "cannot read", "format"),
         ("r.bin", "PAR1what".to_owned(), "cannot read", ""),
         ("s.bin", "ARROW1what".to_owned(), "cannot read", ""),
