@@ -119,7 +119,9 @@ fn upgrade_key<'a>(request: &httparse::Request<'_, 'a>) -> Option<&'a [u8]> {
                 return None;
             }
         } else if name.eq_ignore_ascii_case("host") {
-            host = true;
+            if std::mem::replace(&mut host, true) {
+                return None;
+            }
         } else if name.eq_ignore_ascii_case("transfer-encoding")
             || (name.eq_ignore_ascii_case("content-length") && trim(header.value) != b"0")
         {
@@ -181,6 +183,7 @@ mod tests {
             ("Upgrade: websocket", "Upgrade: h2c"),
             ("keep-alive, Upgrade", "keep-alive"),
             ("Host: x\r\n", ""),
+            ("Host: x", "Host: x\r\nhost: y"),
             ("Host: x", "Host: x\r\nContent-Length: 4"),
             ("HTTP/1.1", "HTTP/1.0"),
             ("HTTP/1.1", "HTTP/9.9"),

@@ -6,8 +6,8 @@ use std::time::{Instant, SystemTime};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH};
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HOST};
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use axum::routing::{get, post};
 use http_body_util::Limited;
 use prometheus::core::Collector;
@@ -19,7 +19,8 @@ use super::access::{self, ACCESS_PATH};
 use super::caller::Caller;
 use super::connection::ByControlAddress;
 use super::errors::{
-    HttpError, authentication_required, envelope, internal, json, method_not_allowed, not_found, typed, with_header,
+    HttpError, authentication_required, envelope, internal, json, method_not_allowed, not_found, text, typed,
+    with_header,
 };
 use super::health::{Health, Readiness};
 use super::lent::Lent;
@@ -99,6 +100,9 @@ impl App {
     }
 
     async fn answer(&self, request: Request<Lent>) -> Response<Body> {
+        if !names_host(&request) {
+            return text(StatusCode::BAD_REQUEST, "a request names its host, once, in the field host\n");
+        }
         // First of all who asks, before anything is looked up (wire.md section 11.4).
         let record = audit::Record::of(&request);
         let (caller, refused) = match Caller::of(&self.settings.gate, &request).await {
@@ -221,6 +225,11 @@ impl App {
         };
         json(status, format!(r#"{{"status":"{}"}}"#, readiness.word()))
     }
+}
+
+/// Whether a request names its host as its version asks for: HTTP/1.1 wants one, exactly (RFC 9112 section 3.2).
+fn names_host<B>(request: &Request<B>) -> bool {
+    request.version() != Version::HTTP_11 || request.headers().get_all(HOST).iter().count() == 1
 }
 
 /// Whether a path belongs to the batch API.

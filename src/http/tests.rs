@@ -196,9 +196,13 @@ fn a_bad_websocket_request_is_refused_and_the_server_lives() {
         ("GET", "POST", 405),
         ("HTTP/1.1", "HTTP/1.0", 400),
         ("websocket", "h2c", 404),
+        ("Host: x\r\n", "", 400),
+        ("Host: x", "Host: x\r\nHost: y", 400),
     ] {
         assert_eq!(status(&ask(&rig, &UPGRADE.replacen(from, to, 1))), expected, "{to}");
     }
+    assert_eq!(status(&ask(&rig, "GET /stats HTTP/1.1\r\n\r\n")), 400);
+    assert_eq!(status(&ask(&rig, "GET /stats HTTP/1.0\r\n\r\n")), 200);
     assert_eq!(status(&get(&rig, "/stats")), 200);
 }
 
