@@ -94,6 +94,12 @@ struct Inner {
     local: Principal,
 }
 
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("generation", &self.generation()).finish_non_exhaustive()
+    }
+}
+
 enum Look {
     Done(Outcome),
     Ticket(String),

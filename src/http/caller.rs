@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode};
 
 use super::errors::{authentication_required, envelope, forbidden};
-use crate::auth::{Action, Gate, Grants, Outcome, Pattern, Principal, Refusal, RequestHead, Resource};
+use crate::auth::{Action, Gate, Grants, Outcome, Pass, Pattern, Principal, Refusal, RequestHead, Resource};
 
 /// The caller of a request. Handlers take it as an argument; it is known before any of them runs, and requests
 /// without valid credentials have been answered 401 by then where a policy asks for some.
@@ -17,6 +17,8 @@ use crate::auth::{Action, Gate, Grants, Outcome, Pattern, Principal, Refusal, Re
 pub struct Caller {
     principal: Principal,
     peer: Option<IpAddr>,
+    /// Who let it in.
+    gate: Option<Gate>,
 }
 
 /// Where a connection came from; every request of it carries one.
@@ -31,7 +33,7 @@ impl Caller {
         let fields = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         let head = RequestHead::new(request.method().as_str(), target.as_bytes(), fields, peer);
         match gate.authenticate(&head).await {
-            Outcome::Principal(principal) => Ok(Self { principal, peer }),
+            Outcome::Principal(principal) => Ok(Self { principal, peer, gate: Some(gate.clone()) }),
             Outcome::Anonymous => Err(authentication_required()),
             Outcome::Refused(refusal) => Err(refused(refusal)),
         }
@@ -39,13 +41,13 @@ impl Caller {
 
     /// A caller who may do nothing.
     pub fn nobody() -> Self {
-        Self { principal: Principal::new("", Grants::default(), None), peer: None }
+        Self { principal: Principal::new("", Grants::default(), None), peer: None, gate: None }
     }
 
     /// A caller that no request was needed for.
     #[cfg(test)]
     pub fn of_test(name: &str, grants: Grants) -> Self {
-        Self { principal: Principal::new(name, grants, None), peer: None }
+        Self { principal: Principal::new(name, grants, None), peer: None, gate: None }
     }
 
     /// The principal.
@@ -70,6 +72,14 @@ impl Caller {
     #[must_use]
     pub fn allows(&self, action: Action, resource: Resource<'_>) -> bool {
         self.principal.allows(action, resource)
+    }
+
+    /// Whether what the caller may do to a stream, as it was let in, it may do now: its credentials may have ended
+    /// meanwhile, or the policy have changed.
+    #[must_use]
+    pub fn still_allows(&self, action: Action, stream: &str) -> bool {
+        let Some(gate) = self.gate.as_ref().filter(|gate| gate.has_policy()) else { return true };
+        gate.still_holds(&Pass { principal: self.principal.clone(), action, stream: stream.to_owned() })
     }
 
     /// Whether the caller may do this to every stream there is or will be; for answers that are about all of them.

@@ -30,8 +30,13 @@ pub fn envelope(status: StatusCode, code: &str) -> Response<Body> {
 
 /// The caller has to show who it is.
 pub fn authentication_required() -> Response<Body> {
+    challenged(envelope(StatusCode::UNAUTHORIZED, "authentication_required"))
+}
+
+/// A 401 with what would do.
+pub fn challenged(response: Response<Body>) -> Response<Body> {
     let challenge = HeaderValue::from_static("Basic realm=\"streamcast\", charset=\"UTF-8\"");
-    with_header(envelope(StatusCode::UNAUTHORIZED, "authentication_required"), WWW_AUTHENTICATE, challenge)
+    with_header(response, WWW_AUTHENTICATE, challenge)
 }
 
 /// The caller is known and may not do this, whether there is such a stream or not.

@@ -10,7 +10,7 @@ import time
 import websockets
 
 from broker import PATIENCE_S, eventually, http
-from guarded import PASSWORD, WRONG, Guarded, basic, request, tool, upgrade
+from guarded import PASSWORD, WRONG, Guarded, answers, basic, request, tool, upgrade
 
 
 class Change(Guarded):
@@ -44,6 +44,27 @@ class Change(Guarded):
             await self.reload("policy was read again")
             self.assertEqual(await self.closed(ann), 4401)
             self.assertEqual(await self.codes(upgrade("/r", basic())), [403])
+
+    async def test_readers_over_http_get_no_more_either(self):
+        target = "/v1/streams/r/entries?after=head"
+        asked = [
+            request("GET", target, basic() | {"Accept": "text/event-stream"}), request("GET", f"{target}&wait=30", basic()),
+            request("GET", f"{target}&wait=30&limit=5", basic() | {"Accept": "application/x-ndjson"}),
+        ]
+        readers = [asyncio.create_task(answers(self.port, sent, until=b"authentication_required")) for sent in asked]
+        await asyncio.sleep(0.5)
+        self.rules.write_text(self.rules.read_text().replace('"data.read" = "r"', '"data.read" = "q"'))
+        await self.reload("policy was read again")
+        await asyncio.sleep(1.2)
+        body = {"entries": [{"id": 1, "price": 1}]}
+        inserted = await http(self.port, "POST", "/v1/streams/r/entries", headers=basic("ops"), body=json.dumps(body).encode())
+        self.assertEqual(inserted.code, 200, inserted.text)
+        for answer, status in zip(await asyncio.gather(*readers), (200, 401, 401)):
+            self.assertIn(f"HTTP/1.1 {status} ".encode(), answer)
+            self.assertIn(b'{"error":{"code":"authentication_required"', answer)
+            self.assertNotIn(b'"entry"', answer)
+        self.assertIn(b"event: error\n", readers[0].result())
+        self.assertIn(b"www-authenticate: Basic", readers[1].result())
 
     async def test_a_policy_with_a_mistake_changes_nothing(self):
         self.rules.write_text("[[principal]]\nname = 7\n")

@@ -9,7 +9,7 @@ use crate::auth::{Action, Resource};
 use crate::batches::{ApiError, Service};
 use crate::http::caller::Caller;
 use crate::http::coding::only_plain;
-use crate::http::errors::{json, with_header};
+use crate::http::errors::{challenged, json, with_header};
 
 /// An answer, or why there is none.
 pub type Answer = Result<Response<Body>, ApiError>;
@@ -23,6 +23,7 @@ impl IntoResponse for ApiError {
                 with_header(response, RETRY_AFTER, HeaderValue::from_static("1"))
             }
             StatusCode::UNSUPPORTED_MEDIA_TYPE => only_plain(response),
+            StatusCode::UNAUTHORIZED => challenged(response),
             _ => response,
         }
     }

@@ -13,6 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::answer::{Answer, too_large};
 use super::call::Call;
 use super::follow;
+use super::lookout::Lookout;
 use super::query::Query;
 use super::streams::find;
 use crate::auth::Action;
@@ -87,7 +88,7 @@ pub async fn read(call: Call) -> Answer {
     };
     let wait = Duration::from_secs_f64(query.seconds("wait", MAX_WAIT.as_secs_f64())?);
     match form {
-        Form::Page => page(&call, &stream, &wanted, Instant::now() + wait).await,
+        Form::Page => page(&call, &stream, &wanted, wait).await,
         Form::Events => {
             // An empty one is that of a reader who had no event yet.
             if let Some(last) = call.headers.get("last-event-id").filter(|last| !last.is_empty()) {
@@ -98,7 +99,7 @@ pub async fn read(call: Call) -> Answer {
         }
         Form::RecordBatches if query.get("limit").is_none() => follow::record_batches(&call, stream, wanted).await,
         Form::RecordBatches => {
-            let found = call.service.read_or_wait(&stream, &wanted, Instant::now() + wait).await?;
+            let found = waited(&call, &stream, &wanted, wait).await?;
             let cursor = found.next.map(|next| stream.tokens.cursor(next));
             let bytes = {
                 let mut table = Table::new(&stream)?;
@@ -110,7 +111,7 @@ pub async fn read(call: Call) -> Answer {
         }
         Form::Lines if query.get("limit").is_none() => follow::lines(&call, stream, wanted).await,
         Form::Lines => {
-            let found = call.service.read_or_wait(&stream, &wanted, Instant::now() + wait).await?;
+            let found = waited(&call, &stream, &wanted, wait).await?;
             let mut out = Vec::new();
             found.frames.iter().for_each(|frames| render::lines(&mut out, &stream.tokens, frames));
             let cursor = found.next.map(|next| stream.tokens.cursor(next));
@@ -143,8 +144,16 @@ fn after(stream: &Stream, text: Option<&str>) -> Result<Option<i64>, ApiError> {
     }
 }
 
-async fn page(call: &Call, stream: &Arc<Stream>, wanted: &Wanted, deadline: Instant) -> Answer {
-    let found = call.service.read_or_wait(stream, wanted, deadline).await?;
+/// One read, which may wait for rows; for a reader who may still have them then.
+async fn waited(call: &Call, stream: &Stream, wanted: &Wanted, wait: Duration) -> Result<Arc<Shared>, ApiError> {
+    let mut lookout = Lookout::new(&call.caller);
+    let found = call.service.read_or_wait(stream, wanted, Instant::now() + wait).await?;
+    lookout.look(stream)?;
+    Ok(found)
+}
+
+async fn page(call: &Call, stream: &Arc<Stream>, wanted: &Wanted, wait: Duration) -> Answer {
+    let found = waited(call, stream, wanted, wait).await?;
     let write = |stream: &Stream, found: &Shared| {
         found.page(|found| render::page(&stream.tokens, &found.frames, found.next, found.head))
     };

@@ -12,6 +12,7 @@ use futures_util::{StreamExt as _, stream};
 
 use super::answer::Answer;
 use super::call::Call;
+use super::lookout::Lookout;
 use crate::batches::follow::Follower;
 use crate::batches::limits::MAX_PAGE_ROWS;
 use crate::batches::read::Wanted;
@@ -39,11 +40,15 @@ pub async fn events(call: &Call, stream: Arc<Stream>, wanted: Wanted) -> Answer 
     let follower = Follower::for_ever(Arc::clone(&call.service), stream, wanted).await?;
     // Said at once, so that whoever connects knows that it is.
     let hello = stream::once(async { Ok(Bytes::from_static(b": follows\n\n")) });
-    let rows = stream::unfold(Some(follower), |follower| async move {
-        let mut follower = follower?;
-        match follower.next(Instant::now() + KEEP_ALIVE).await {
+    let reader = Some((follower, Lookout::new(&call.caller)));
+    let rows = stream::unfold(reader, |reader| async move {
+        let (mut follower, mut lookout) = reader?;
+        let next = follower.next(Instant::now() + KEEP_ALIVE).await;
+        match next.and_then(|found| lookout.look(follower.stream()).map(|()| found)) {
             Ok(None) => None,
-            Ok(Some(found)) if found.rows == 0 => Some((Ok(Bytes::from_static(b": still here\n\n")), Some(follower))),
+            Ok(Some(found)) if found.rows == 0 => {
+                Some((Ok(Bytes::from_static(b": still here\n\n")), Some((follower, lookout))))
+            }
             Ok(Some(found)) => {
                 let tokens = &follower.stream().tokens;
                 let events = found.events(|found| {
@@ -51,7 +56,7 @@ pub async fn events(call: &Call, stream: Arc<Stream>, wanted: Wanted) -> Answer 
                     found.frames.iter().for_each(|frames| render::events(&mut out, tokens, frames));
                     out
                 });
-                Some((Ok(events), Some(follower)))
+                Some((Ok(events), Some((follower, lookout))))
             }
             Err(error) => Some((Ok(Bytes::from(format!("event: error\ndata: {}\n\n", error.body()))), None)),
         }

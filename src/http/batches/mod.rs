@@ -5,6 +5,7 @@ mod call;
 mod entries;
 mod erasures;
 mod follow;
+mod lookout;
 mod openapi;
 mod query;
 mod refusals;
