@@ -60,13 +60,21 @@ impl Runs {
     }
 
     fn take(&mut self) -> (OffsetBuffer<i32>, Buffer) {
-        (offsets(&mut self.ends), Buffer::from_vec(std::mem::take(&mut self.bytes)))
+        (offsets(&mut self.ends), Buffer::from_vec(renew(&mut self.bytes)))
     }
 }
 
 /// The offsets collected in `ends`, which starts over.
 fn offsets(ends: &mut Vec<i32>) -> OffsetBuffer<i32> {
-    OffsetBuffer::new(ScalarBuffer::from(std::mem::replace(ends, vec![0])))
+    let taken = renew(ends);
+    ends.push(0);
+    OffsetBuffer::new(ScalarBuffer::from(taken))
+}
+
+/// The values, which start over with room for as many: batches are mostly of one size.
+pub(super) fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
+    let room = Vec::with_capacity(values.len());
+    std::mem::replace(values, room)
 }
 
 /// Bits that one value of a column takes, whatever it is: docs/storage.md on the size of a row.
@@ -262,7 +270,7 @@ impl Builder {
                 Arc::new(BinaryArray::try_new(offsets, bytes, nulls)?)
             }
             Values::Fixed { width, bytes, .. } => {
-                let bytes = Buffer::from_vec(std::mem::take(bytes));
+                let bytes = Buffer::from_vec(renew(bytes));
                 Arc::new(FixedSizeBinaryArray::try_new(*width as i32, bytes, nulls)?)
             }
             Values::Struct { fields, .. } => {
@@ -291,7 +299,7 @@ fn other_type(field: &Field) -> ArrowError {
 }
 
 fn primitive<T: ArrowPrimitiveType>(values: &mut Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(std::mem::take(values)), nulls))
+    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(renew(values)), nulls))
 }
 
 /// Ends a list or map of `count` items.

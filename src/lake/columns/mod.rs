@@ -7,6 +7,7 @@ mod bounds;
 mod build;
 mod conform;
 mod describe;
+mod encodings;
 mod error;
 mod facts;
 mod guard;

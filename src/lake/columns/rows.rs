@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 
-use super::build::{Builder, slot_bits};
+use super::build::{Builder, renew, slot_bits};
 use super::error::ColumnsError;
 use super::layout::Layout;
 use super::scan::Cursor;
@@ -109,11 +109,11 @@ impl Rows {
         let refused = |error: arrow::error::ArrowError| ColumnsError::Line { offset: first, why: error.to_string() };
         let schema = self.layout.arrow();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
-        columns.push(Arc::new(Int64Array::from(std::mem::take(&mut self.offsets))));
+        columns.push(Arc::new(Int64Array::from(renew(&mut self.offsets))));
         for (builder, field) in self.builders.iter_mut().zip(&schema.fields()[1..]) {
             columns.push(builder.finish(field).map_err(refused)?);
         }
-        columns.push(Arc::new(Int64Array::from(std::mem::take(&mut self.stamps_us))));
+        columns.push(Arc::new(Int64Array::from(renew(&mut self.stamps_us))));
         self.bytes = 0;
         RecordBatch::try_new(schema.clone(), columns).map_err(refused)
     }

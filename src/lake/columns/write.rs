@@ -9,15 +9,13 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{
     ArrowColumnWriter, ArrowLeafColumn, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
 };
-use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::ColumnPath;
 
+use super::encodings;
 use super::error::ColumnsError;
 use super::facts;
-use super::layout::{Layout, OFFSET_COLUMN, STAMP_COLUMN};
+use super::layout::Layout;
 use super::sort;
 use super::unnamed::{Unnamed, make_directory, remove};
 
@@ -81,6 +79,9 @@ pub const UNFINISHED_SUFFIX: &str = ".parquet.tmp";
 /// Batches from this many rows on are encoded by several threads, if there may be several.
 const PARALLEL_ROWS: usize = 8192;
 
+/// What every Parquet file begins with.
+const MAGIC_BYTES: u64 = 4;
+
 /// A Parquet file in the making. Dropped unfinished, it is deleted.
 pub(super) struct FileWriter {
     layout: Layout,
@@ -90,11 +91,17 @@ pub(super) struct FileWriter {
     directory: PathBuf,
     temporary: PathBuf,
     file: File,
-    writer: SerializedFileWriter<File>,
-    factory: ArrowRowGroupWriterFactory,
+    /// From the first rows on, which decide how columns are encoded.
+    started: Option<Started>,
     group: Option<Group>,
     offsets: Option<(i64, i64)>,
     ts_us: Option<(i64, i64)>,
+}
+
+/// What writes the file.
+struct Started {
+    writer: SerializedFileWriter<File>,
+    factory: ArrowRowGroupWriterFactory,
 }
 
 /// A row group in the making.
@@ -112,13 +119,6 @@ impl FileWriter {
         make_directory(directory)?;
         let temporary = directory.join(format!(".{}{UNFINISHED_SUFFIX}", token()));
         let file = File::create_new(&temporary).map_err(ColumnsError::io("create", &temporary))?;
-        let started = file.try_clone().map_err(ColumnsError::io("open", &temporary)).and_then(|file| {
-            let parquet_options = ArrowWriterOptions::new().with_properties(properties());
-            ArrowWriter::try_new_with_options(file, layout.arrow().clone(), parquet_options)
-                .and_then(ArrowWriter::into_serialized_writer)
-                .map_err(ColumnsError::write(&temporary))
-        });
-        let (writer, factory) = started.inspect_err(|_| remove(&temporary))?;
         Ok(Self {
             layout: layout.clone(),
             sort_places,
@@ -127,8 +127,7 @@ impl FileWriter {
             directory: directory.to_owned(),
             temporary,
             file,
-            writer,
-            factory,
+            started: None,
             group: None,
             offsets: None,
             ts_us: None,
@@ -137,7 +136,17 @@ impl FileWriter {
 
     /// Bytes of the file that are written; those of the open row group are not counted.
     pub fn written_bytes(&self) -> u64 {
-        self.writer.bytes_written() as u64
+        self.started.as_ref().map_or(MAGIC_BYTES, |started| started.writer.bytes_written() as u64)
+    }
+
+    /// Begins the file, whose first rows these are.
+    fn start(&self, first: &RecordBatch) -> Result<Started, ColumnsError> {
+        let file = self.file.try_clone().map_err(ColumnsError::io("open", &self.temporary))?;
+        let options = ArrowWriterOptions::new().with_properties(encodings::properties(first));
+        let started = ArrowWriter::try_new_with_options(file, self.layout.arrow().clone(), options)
+            .and_then(ArrowWriter::into_serialized_writer);
+        let (writer, factory) = started.map_err(ColumnsError::write(&self.temporary))?;
+        Ok(Started { writer, factory })
     }
 
     /// Takes rows in the order of their offsets, which take `bytes` as Arrow. A row group ends behind the batch that
@@ -147,12 +156,19 @@ impl FileWriter {
             return Ok(());
         }
         self.note(&batch)?;
-        if self.group.is_none() {
-            let columns = self.factory.create_column_writers(self.writer.flushed_row_groups().len());
-            let columns = columns.map_err(ColumnsError::write(&self.temporary))?;
-            self.group = Some(Group { columns, bytes: 0, unsorted: Vec::new() });
-        }
-        let Some(group) = &mut self.group else { return Ok(()) };
+        let started = match self.started.take() {
+            Some(started) => started,
+            None => self.start(&batch)?,
+        };
+        let Started { writer, factory } = self.started.insert(started);
+        let group = match &mut self.group {
+            Some(group) => group,
+            none => {
+                let columns = factory.create_column_writers(writer.flushed_row_groups().len());
+                let columns = columns.map_err(ColumnsError::write(&self.temporary))?;
+                none.insert(Group { columns, bytes: 0, unsorted: Vec::new() })
+            }
+        };
         group.bytes += bytes;
         let full = group.bytes >= self.row_group_bytes;
         if self.sort_places.is_empty() {
@@ -191,7 +207,8 @@ impl FileWriter {
             let sorted = sort::by_columns(self.layout.arrow(), batches, &self.sort_places)?;
             encode(&mut group.columns, &sorted, self.threads)?;
         }
-        let mut row_group = self.writer.next_row_group()?;
+        let Some(Started { writer, .. }) = &mut self.started else { return Ok(()) };
+        let mut row_group = writer.next_row_group()?;
         for column in group.columns {
             column.close()?.append_to_row_group(&mut row_group)?;
         }
@@ -203,7 +220,8 @@ impl FileWriter {
     pub fn finish(mut self) -> Result<Unnamed, ColumnsError> {
         self.end_group()?;
         let (Some(offsets), Some(ts_us)) = (self.offsets, self.ts_us) else { return Err(ColumnsError::Empty) };
-        let metadata = self.writer.finish().map_err(ColumnsError::write(&self.temporary))?;
+        let Some(started) = &mut self.started else { return Err(ColumnsError::Empty) };
+        let metadata = started.writer.finish().map_err(ColumnsError::write(&self.temporary))?;
         self.file.sync_all().map_err(ColumnsError::io("sync", &self.temporary))?;
         let size = self.file.metadata().map_err(ColumnsError::io("look at", &self.temporary))?.len();
         let name = self.temporary.display().to_string();
@@ -226,25 +244,6 @@ impl std::fmt::Debug for FileWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FileWriter").field("temporary", &self.temporary).finish_non_exhaustive()
     }
-}
-
-fn properties() -> WriterProperties {
-    // Offsets and stamps rise by little from row to row, which a dictionary would only hide.
-    let rising = [OFFSET_COLUMN, STAMP_COLUMN].map(|name| ColumnPath::from(vec![name.to_owned()]));
-    let mut builder = WriterProperties::builder()
-        .set_writer_version(WriterVersion::PARQUET_1_0)
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_dictionary_enabled(true)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        // Lists and maps get the names that Parquet wants.
-        .set_coerce_types(true)
-        .set_created_by(concat!("streamcast-uring ", env!("CARGO_PKG_VERSION")).to_owned());
-    for path in rising {
-        builder = builder
-            .set_column_dictionary_enabled(path.clone(), false)
-            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-    }
-    builder.build()
 }
 
 /// Encodes a batch, leaf by leaf.
