@@ -19,30 +19,12 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Ladder, peer: &str) -> Result<Ou
     let mut outcome = Outcome::new(&case.name, peer);
     outcome.version.clone_from(&server.peer.version);
     let mut load = None;
-    let (mut good, mut bad) = (None, None);
-    let mut offered = case.from;
-    let mut refinements = case.refinements;
-    let floor = LEAST_REQUESTS_PER_S * case.subscribers as f64 * f64::from(case.batch);
-    loop {
+    let mut search = Search::new(case);
+    let mut next = Some(case.from);
+    while let Some(offered) = next {
         let step = climb(bench, case, &server, &mut load, offered, &mut outcome)?;
-        let sustained = step.sustained;
+        next = search.next(offered, step.sustained);
         outcome.steps.push(step);
-        if sustained {
-            good = Some(offered)
-        } else {
-            bad = Some(offered)
-        }
-        offered = match (good, bad) {
-            (Some(good), None) if good < case.to => (good * case.growth).min(case.to),
-            (Some(good), Some(bad)) if refinements > 0 => {
-                refinements -= 1;
-                // The middle of two rates is their geometric mean.
-                (good * bad).sqrt()
-            }
-            // Even the first step was too much: go down until something holds.
-            (None, Some(bad)) if bad / case.growth >= floor => bad / case.growth,
-            _ => break,
-        };
     }
     let best =
         outcome.steps.iter().filter(|step| step.sustained).max_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
@@ -59,6 +41,59 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Ladder, peer: &str) -> Result<Ou
     }
     note_end(server, &mut outcome);
     Ok(outcome)
+}
+
+/// Which rates to try.
+struct Search {
+    to: f64,
+    growth: f64,
+    /// The least rate at which a step tells something.
+    floor: f64,
+    refinements: u32,
+    /// The last good and the first bad rate.
+    good: Option<f64>,
+    bad: Option<f64>,
+    /// The last step failed for the first time.
+    failed_once: bool,
+}
+
+impl Search {
+    fn new(case: &Ladder) -> Self {
+        Self {
+            to: case.to,
+            growth: case.growth,
+            floor: LEAST_REQUESTS_PER_S * case.subscribers as f64 * f64::from(case.batch),
+            refinements: case.refinements,
+            good: None,
+            bad: None,
+            failed_once: false,
+        }
+    }
+
+    /// The rate after one that was sustained or not; `None` at the end.
+    fn next(&mut self, offered: f64, sustained: bool) -> Option<f64> {
+        // A pause of the machine takes as long as the steps before the limit do: it must not decide alone.
+        self.failed_once = !sustained && !self.failed_once;
+        if self.failed_once {
+            return Some(offered);
+        }
+        if sustained {
+            self.good = Some(offered);
+        } else {
+            self.bad = Some(offered);
+        }
+        match (self.good, self.bad) {
+            (Some(good), None) if good < self.to => Some((good * self.growth).min(self.to)),
+            (Some(good), Some(bad)) if self.refinements > 0 => {
+                self.refinements -= 1;
+                // The middle of two rates is their geometric mean.
+                Some((good * bad).sqrt())
+            }
+            // Even the first step was too much: go down until something holds.
+            (None, Some(bad)) if bad / self.growth >= self.floor => Some(bad / self.growth),
+            _ => None,
+        }
+    }
 }
 
 /// One step, on the connections of the step before unless that one broke them.
@@ -128,4 +163,39 @@ fn climb(
         *kept = Some(load);
     }
     Ok(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(refinements: u32) -> Search {
+        Search { to: 8.0, growth: 2.0, floor: 0.5, refinements, good: None, bad: None, failed_once: false }
+    }
+
+    /// The rates that are tried when `holds` says which are sustained, from 1 on.
+    fn tried(mut search: Search, mut holds: impl FnMut(f64) -> bool) -> Vec<f64> {
+        let (mut tried, mut next) = (Vec::new(), Some(1.0));
+        while let Some(offered) = next {
+            tried.push(offered);
+            next = search.next(offered, holds(offered));
+        }
+        tried
+    }
+
+    #[test]
+    fn rates_rise_to_the_end_or_until_one_fails_twice() {
+        assert_eq!(tried(search(0), |_| true), [1.0, 2.0, 4.0, 8.0]);
+        assert_eq!(tried(search(0), |rate| rate < 4.0), [1.0, 2.0, 4.0, 4.0]);
+        assert_eq!(tried(search(1), |rate| rate < 4.0), [1.0, 2.0, 4.0, 4.0, 8f64.sqrt()]);
+        let mut paused = true;
+        let pause = |rate| rate < 2.0 || !std::mem::take(&mut paused);
+        assert_eq!(tried(search(0), pause), [1.0, 2.0, 2.0, 4.0, 8.0]);
+    }
+
+    #[test]
+    fn rates_fall_where_even_the_first_is_too_much() {
+        assert_eq!(tried(search(0), |rate| rate < 1.0), [1.0, 1.0, 0.5]);
+        assert_eq!(tried(search(9), |_| false), [1.0, 1.0, 0.5, 0.5]);
+    }
 }
