@@ -6,12 +6,10 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use super::error::ApiError;
 use super::limits::{MAX_ENTRIES, MAX_ENTRY_BYTES, MAX_ENTRY_LEVELS, MAX_FAILURES, MAX_KEY_CHARS, MAX_STORED_BYTES};
 use super::scan::{Broken, Scanner, Span};
-use crate::journal::{Keyed, Operation};
 use crate::schema::Schema;
 use crate::schema::json::{self, Json};
 use crate::wire::{FrameParser, Numbering, Refusal, RowBatch};
@@ -61,34 +59,6 @@ pub fn parse(body: &[u8], schema: Option<&Schema>, parser: &mut FrameParser) -> 
     })?;
     insert.rows = entries.ok_or_else(|| ApiError::invalid("entries is missing"))?;
     Ok(insert)
-}
-
-/// What a request is told apart by, whether or not the rest of it fits the stream.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Signature {
-    /// The idempotency key, with what the body is compared by.
-    pub keyed: Keyed,
-    /// Whether the answer to an insert lists every entry.
-    pub return_entry_ids: bool,
-}
-
-/// The signature of a body; `None` if it has no key, or cannot be read.
-pub(super) fn signature(operation: Operation, body: &[u8]) -> Option<Signature> {
-    let (mut key, mut return_entry_ids) = (None, true);
-    let read = members(body, &mut Scanner::new(body), |member, scanner| {
-        if member == "idempotencyKey" {
-            key = read_key(body, scanner)?;
-        } else {
-            let value = scanner.value().map_err(broken)?;
-            if member == "returnEntryIds" {
-                return_entry_ids = &body[value.start..value.end] != b"false";
-            }
-        }
-        Ok(())
-    });
-    read.ok()?;
-    let keyed = Keyed { operation, key: key?, body_hash: Sha256::digest(body).into() };
-    Some(Signature { keyed, return_entry_ids })
 }
 
 /// Calls `each` with the key of every member of the object that fills `body`; it has to take the value. A key that is

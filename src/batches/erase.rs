@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::body::{Signature, broken, members, read, read_key};
+use super::body::{broken, members, read, read_key};
 use super::error::ApiError;
 use super::follow::Follower;
 use super::limits::{MAX_ERASED, MAX_PAGE_ROWS};
@@ -16,6 +16,7 @@ use super::read::Wanted;
 use super::render;
 use super::scan::Scanner;
 use super::service::{Service, Stream};
+use super::signature::Signature;
 use super::time::iso_millis;
 use crate::journal::reader::RowFilter;
 use crate::journal::{Erased, Keyed, Marker, Operation};

@@ -20,6 +20,7 @@ pub mod retention;
 mod scan;
 mod service;
 pub mod shared;
+mod signature;
 mod sip;
 pub mod table;
 pub mod time;

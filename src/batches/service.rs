@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::answers::Answers;
-use super::body::{self, InsertBody, Signature};
+use super::body::{self, InsertBody};
 use super::error::ApiError;
 use super::limits::{INLINE_BODY_BYTES, MAX_BODIES_BYTES, MAX_CHANGING, MAX_PARSING, MAX_QUEUE_WAIT};
 use super::name;
@@ -21,6 +21,7 @@ use super::purge::Purges;
 use super::render::Inserted;
 use super::retention::Retention;
 use super::shared::{Pace, Pulse, Reads};
+use super::signature::Signature;
 use super::token::Tokens;
 use super::validator::Validator;
 use crate::journal::reader::{ReaderHandle, RowFilter};
@@ -390,7 +391,7 @@ impl Service {
     /// The signature of a body, if it has a key; on a thread of its own if that may take long.
     pub(super) async fn sign(&self, operation: Operation, body: Bytes) -> Result<Option<Signature>, ApiError> {
         let inline = body.len() <= INLINE_BODY_BYTES;
-        let sign = move || Ok(body::signature(operation, &body));
+        let sign = move || Ok(Signature::of(operation, &body));
         if inline { sign() } else { self.apart(sign).await }
     }
 
