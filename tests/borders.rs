@@ -106,6 +106,33 @@ fn rooms_name_only_their_neighbours() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
+/// Sources that a fuzz build includes name only what it includes as well: it is built last, and knows no more of the crate.
+#[test]
+fn what_is_fuzzed_stands_alone() {
+    let fuzz: Vec<Source> = read(&["fuzz/src"]);
+    let text: String = fuzz.iter().map(|file| file.text.as_str()).collect();
+    let included: Vec<&str> = text.split("\"../../").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(!included.is_empty(), "nothing is fuzzed");
+    let modules: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    let mut wrong = String::new();
+    for file in product() {
+        let is_included = |path: &&str| match path.strip_suffix("mod.rs") {
+            Some(room) => file.path.starts_with(room),
+            None => file.path == **path,
+        };
+        if !included.iter().any(|path| is_included(&path)) {
+            continue;
+        }
+        for (line, module) in file.paths_below("crate") {
+            if !modules.contains(module.as_str()) {
+                let _ = writeln!(wrong, "{}:{line}: the fuzz build has no {module}", file.path);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
 #[test]
 fn rooms_exist() {
     let there: BTreeSet<String> = product().iter().filter_map(Source::room).collect();
