@@ -121,7 +121,7 @@ fn what_is_fuzzed_stands_alone() {
             Some(room) => file.path.starts_with(room),
             None => file.path == **path,
         };
-        if !included.iter().any(|path| is_included(path)) {
+        if !included.iter().any(is_included) {
             continue;
         }
         for (line, module) in file.paths_below("crate") {
