@@ -107,6 +107,7 @@ fn serve(directory: &Path, port: u16) -> (Child, u16) {
     serve_on(directory, port, "0")
 }
 
+/// The same on these cores.
 fn serve_on(directory: &Path, port: u16, cores: &str) -> (Child, u16) {
     let mut command = program();
     command.current_dir(directory).args(["--cores", cores, "--log", "error", "--listen", &format!("127.0.0.1:{port}")]);
@@ -355,7 +356,6 @@ fn serving_ends_with_0_on_a_signal_and_with_1_when_it_cannot_start() {
     assert_eq!(ended(&mut broker.child).code(), Some(0));
 }
 
-/// `remote` with `arguments` against the broker: its exit code, and what it said.
 /// The names of a process's threads, each with the list of the cores that it may run on.
 fn threads(process: u32) -> Vec<(String, String)> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process");
@@ -395,6 +395,7 @@ fn nothing_but_a_shard_runs_on_its_core_when_there_is_another() {
     }
 }
 
+/// `remote` with `arguments` against the broker: its exit code, and what it said.
 fn remote(broker: &Broker, arguments: &[&str]) -> (i32, String) {
     let url = format!("http://127.0.0.1:{}", broker.port);
     let output = program()

@@ -10,7 +10,7 @@ use crate::record::Recorder;
 use crate::results::{Outcome, median};
 use crate::scenario::{Disturb, STREAM};
 use crate::schedule::Schedule;
-use crate::server::Server;
+use crate::server::{Memory, Server};
 use crate::wire::Ask;
 
 /// Groups of the load: those whose latency counts, the one that stalls, the one that replays.
@@ -75,7 +75,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     let mut outcome = Outcome::new(&case.name, peer);
     outcome.version.clone_from(&server.peer.version);
     let [quiet, disturbed] = pairs.report(["quiet", "disturbed"], &mut outcome);
-    outcome.set("memory_mib", server.memory().resident_bytes as f64 / f64::from(1 << 20));
+    outcome.set("memory_mib", Memory::mib(server.memory().resident_bytes));
     http.report(&mut outcome);
     outcome.set("replay_s", median(replays).unwrap_or(f64::NAN));
     let wanted = case.rate * bench.seconds(case.window_s) * f64::from(case.pairs) * case.subscribers as f64;

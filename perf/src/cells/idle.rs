@@ -26,7 +26,7 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Idle, peer: &str) -> Result<Outc
 
     let mut load = bench.load(&server)?;
     settle(&mut load)?;
-    let mib = |memory: Memory| memory.resident_bytes as f64 / f64::from(1 << 20);
+    let mib = |memory: Memory| Memory::mib(memory.resident_bytes);
     let before = server.memory();
     outcome.set("memory_mib", mib(before));
 

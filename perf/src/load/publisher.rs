@@ -120,12 +120,16 @@ impl Publishing {
     /// Has frames go to one stream from now on, or in turn to all that there are publishers for.
     pub fn publish_to(&mut self, stream: Option<&str>) {
         self.only = stream.map(str::to_owned);
-        let has_turn = |member: &Member| stream.is_none_or(|only| member.stream == only);
-        self.turn = (0..self.members.len()).filter(|&place| has_turn(&self.members[place])).collect();
+        self.turn = (0..self.members.len()).filter(|&place| self.has_turn(&self.members[place].stream)).collect();
+    }
+
+    /// Whether publishers of this stream have their turn.
+    fn has_turn(&self, stream: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only == stream)
     }
 
     pub(super) fn join(&mut self, slot: usize, connection: u64, stream: &str, seq: Option<u64>) -> usize {
-        if self.only.as_ref().is_none_or(|only| only == stream) {
+        if self.has_turn(stream) {
             self.turn.push(self.members.len());
         }
         let flights = VecDeque::new();
@@ -170,10 +174,10 @@ impl Publishing {
     /// Fills a member's window; true if anything was written.
     pub(super) fn refill(&mut self, wire: &dyn Wire, member: usize) -> bool {
         let Pace::Window(window) = self.pace else { return false };
-        let mut written = false;
-        if !self.turn.contains(&member) {
+        if !self.has_turn(&self.members[member].stream) {
             return false;
         }
+        let mut written = false;
         while self.members[member].flights.len() < window && self.next_index < self.row_limit {
             self.write(wire, member, clock::now_ns());
             written = true;

@@ -68,7 +68,7 @@ pub struct Moving {
     #[serde(default = "hundred_rows")]
     pub batch: u32,
     /// Every so many frames the latency is taken.
-    #[serde(default = "one")]
+    #[serde(default = "super::work::every")]
     pub sample_every: u64,
     /// Pairs of windows, one of each kind.
     pub pairs: u32,
@@ -77,7 +77,7 @@ pub struct Moving {
     /// Seconds of a window: so many that each has all kinds of work.
     pub window_s: f64,
     /// Seconds to wait after a window for what is still on its way.
-    #[serde(default = "five_seconds")]
+    #[serde(default = "super::work::drain")]
     pub drain_s: f64,
     /// Seconds that the server must have had nothing to do before the next window; not scaled, as its own times are not.
     pub rest_s: f64,
@@ -102,14 +102,6 @@ pub struct Open {
 
 fn three() -> u32 {
     3
-}
-
-fn one() -> u64 {
-    1
-}
-
-fn five_seconds() -> f64 {
-    5.0
 }
 
 fn hundred_rows() -> u32 {

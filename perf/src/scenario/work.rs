@@ -35,7 +35,7 @@ pub enum Work {
 }
 
 macro_rules! defaults {
-    ($($name:ident: $kind:ty = $value:expr;)*) => { $(fn $name() -> $kind { $value })* };
+    ($($name:ident: $kind:ty = $value:expr;)*) => { $(pub(super) fn $name() -> $kind { $value })* };
 }
 
 defaults! {
