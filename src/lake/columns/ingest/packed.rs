@@ -25,6 +25,10 @@ const BACK_BYTES: usize = 8;
 /// The window that a writer may have used, as a power of two: 8 MiB, what zstd's own levels do not go beyond.
 const MAX_WINDOW_LOG: u32 = 23;
 
+/// How many bytes a packed one becomes at most. LZ4 lengthens a match by 255 for a byte; zstd makes a block of 128 KiB of four.
+const MOST_LZ4: u64 = 255;
+const MOST_ZSTD: u64 = 32_768;
+
 /// A section of a file, read from front to back without moving the file's own place.
 struct Section {
     file: Arc<File>,
@@ -61,6 +65,11 @@ impl Packed {
         (start, end): (u64, u64),
         length: u64,
     ) -> Result<Self, String> {
+        let most = if codec == CompressionType::LZ4_FRAME { MOST_LZ4 } else { MOST_ZSTD };
+        // The length decides how many rows are read at once: one that cannot be true would make it a row at a time.
+        if length > (end - start).saturating_mul(most) {
+            return Err("it has a compressed buffer that cannot be as long as it says".to_owned());
+        }
         let section = Section { file: Arc::clone(file), bytes_read: Arc::clone(bytes_read), next: start, end };
         let section = BufReader::with_capacity(READ_BYTES, section);
         let reader: Box<dyn Read + Send> = match codec {
