@@ -32,6 +32,10 @@ def basic(user: str | None, password: str = PASSWORD) -> dict:
     return {} if user is None else {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
+class NoRoom(OSError):
+    """There were as many connections as may be. That is said before a request is looked at, so it is no operation's answer."""
+
+
 class Guarded(Broker):
     """`admin` may do everything and `nobody` nothing."""
 
@@ -66,6 +70,8 @@ class Guarded(Broker):
         return self.took(method, target, Answer(event.code, event.headers, event.text))
 
     def took(self, method: str, target: str, answer: Answer) -> Answer:
+        if answer.status == 503 and not answer.body:
+            raise NoRoom
         self.ledger.take(method, target, answer.status, answer.code)
         if answer.status in (429, 503):
             assert answer.headers.get("retry-after"), (method, target, answer.headers)

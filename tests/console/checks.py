@@ -61,8 +61,9 @@ class Page(unittest.TestCase):
         cls.addClassCleanup(cls.browser.close)
 
     @contextmanager
-    def page(self, *, width=1440, height=900, scheme="light", calm=True, **context):
-        """The page, live. With `calm`, anything it says to the console or asks elsewhere for fails the test."""
+    def page(self, *, width=1440, height=900, scheme="light", calm=True, prepare=None, **context):
+        """The page, live. With `calm`, anything it says to the console or asks elsewhere for fails the test.
+        `prepare` is given the page before it asks for anything."""
         said, asked = [], []
         context = self.browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **context)
         try:
@@ -71,6 +72,8 @@ class Page(unittest.TestCase):
             page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
             page.on("pageerror", lambda error: said.append(f"error: {error}"))
             page.on("request", lambda request: asked.append(request.url))
+            if prepare:
+                prepare(page)
             page.goto(f"http://{self.address}/")
             expect(page.locator("#link")).to_have_text("live", timeout=WAIT_MS)
             yield page
@@ -289,7 +292,12 @@ class Console(Page):
                 self.assertTrue(ahead, f"{step} is not reached after {order[:at]} in {order}")
                 at = ahead[0] + 1
             page.reload()
-            page.keyboard.press("Tab")
+            # A browser may drop keys until it has drawn a page for the first time.
+            deadline = time.monotonic() + WAIT_MS / 1_000
+            while page.evaluate(FOCUSED) == "end" and time.monotonic() < deadline:
+                page.keyboard.press("Tab")
+                page.wait_for_timeout(100)
+            self.assertEqual(page.evaluate(FOCUSED), wanted[0])
             page.keyboard.press("Enter")
             # The browser follows the link a moment after the key.
             page.wait_for_function("() => document.activeElement.id === 'streams'")

@@ -77,7 +77,7 @@ class PublishForm {
   }
 
   leave() {
-    this.socket?.close();
+    if (this.socket) leaveSocket(this.socket);
     this.socket = null;
     this.waiting = [];
   }

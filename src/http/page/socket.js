@@ -23,6 +23,12 @@ function closeReason(event) {
   return [String(error ?? "closed").replaceAll("_", " "), detail, facts.join(", ")].filter(Boolean).join(": ");
 }
 
+/** Closes a socket. One that is still connecting is closed when it is open: browsers warn of what is closed before. */
+function leaveSocket(socket) {
+  if (socket.readyState === WebSocket.CONNECTING) socket.addEventListener("open", () => socket.close());
+  else socket.close();
+}
+
 /**
  * A subscription. `query` is asked before each attempt, so that a resumed one can begin where the last ended.
  * Callbacks: greeting(object), frame(text), waiting(reason, code), refused(reason, code, event).
@@ -70,6 +76,6 @@ class Subscription {
   close() {
     this.ended = true;
     clearTimeout(this.timer);
-    this.socket?.close();
+    if (this.socket) leaveSocket(this.socket);
   }
 }
