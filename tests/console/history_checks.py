@@ -106,6 +106,19 @@ class History(checks.Page):
             page.locator("#browse-next").click()
             self.status(page, "^2 rows, offsets 2 to 3, the newest$")
 
+    def test_streams_that_are_left_at_once_are_left_silently(self):
+        with self.page() as page:
+            page.evaluate("""async () => {
+                for (let turn = 0; turn < 10; turn += 1) {
+                    for (const button of document.querySelectorAll("#streams-table button.name")) {
+                        button.click();
+                        await new Promise((done) => setTimeout(done));
+                    }
+                }
+            }""")
+            self.choose(page, "orders")
+            expect(page.locator("#tail-table tbody tr")).to_have_count(100)
+
     def test_a_filter_holds_in_both_directions(self):
         with self.page() as page:
             self.choose(page, "orders")
