@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HOST};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use axum::routing::{get, post};
 use http_body_util::Limited;
@@ -102,6 +102,12 @@ impl App {
     async fn answer(&self, request: Request<Lent>) -> Response<Body> {
         if !names_host(&request) {
             return text(StatusCode::BAD_REQUEST, "a request names its host, once, in the field host\n");
+        }
+        if !is_plainly_framed(&request) {
+            return text(
+                StatusCode::NOT_IMPLEMENTED,
+                "of transfer codings only chunked is known; send the body without another\n",
+            );
         }
         // First of all who asks, before anything is looked up (wire.md section 11.4).
         let record = audit::Record::of(&request);
@@ -230,6 +236,16 @@ impl App {
 /// Whether a request names its host as its version asks for: HTTP/1.1 wants one, exactly (RFC 9112 section 3.2).
 fn names_host<B>(request: &Request<B>) -> bool {
     request.version() != Version::HTTP_11 || request.headers().get_all(HOST).iter().count() == 1
+}
+
+/// Whether a body, if there is one, comes in no transfer coding but chunks, once (RFC 9112 section 6.1).
+fn is_plainly_framed<B>(request: &Request<B>) -> bool {
+    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(only), None) => only.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    }
 }
 
 /// Whether a path belongs to the batch API.

@@ -207,6 +207,22 @@ fn a_bad_websocket_request_is_refused_and_the_server_lives() {
 }
 
 #[test]
+fn bodies_in_transfer_codings_that_are_not_known_are_refused() {
+    let rig = rig(0, |_| {});
+    for (codings, expected) in [
+        ("Transfer-Encoding: chunked", 405),
+        ("Transfer-Encoding:  Chunked ", 405),
+        ("Transfer-Encoding: gzip, chunked", 501),
+        ("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked", 501),
+        ("Transfer-Encoding: chunked, chunked", 501),
+        ("Transfer-Encoding: chunked, gzip", 400),
+    ] {
+        let request = format!("POST /stats HTTP/1.1\r\nHost: x\r\n{codings}\r\n\r\n0\r\n\r\n");
+        assert_eq!(status(&ask(&rig, &request)), expected, "{codings}");
+    }
+}
+
+#[test]
 fn connections_over_the_limit_are_told_and_closed() {
     let rig = rig(0, |settings| settings.limits.max_http_connections = 2);
     let held: Vec<TcpStream> = (0..2).map(|_| connect(&rig)).collect();

@@ -81,6 +81,7 @@ class Bypass(Guarded):
             (request("POST", "/stats", [("Content-Length", "0"), ("Content-Length", str(len(inner)))], inner), [[400], [401], []]),
             (request("POST", "/stats", [("Content-Length", str(len(inner))), ("Transfer-Encoding", "chunked")], b"0\r\n\r\n" + bare), [[400], [401], [401, 401], []]),
             (request("POST", "/stats", [("Transfer-Encoding", "chunked, identity")], b"0\r\n\r\n" + bare), [[400], [401], [401, 401], []]),
+            (request("POST", "/stats", [("Transfer-Encoding", "gzip, chunked")], b"0\r\n\r\n" + bare), [[501], [501, 401], [400]]),
             (request("POST", "/stats", [("Transfer-Encoding", "\x0bchunked")], b"0\r\n\r\n" + bare), [[400], [401], [401, 401], []]),
             (request("GET", "/stats", [("Content-Length", f"+{len(bare)}")], bare), [[400], [401], []]),
             (b"GET /stats HTTP/1.1\nHost: x\n\n" + bare, [[400], [401], [401, 401], []]),
