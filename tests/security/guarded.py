@@ -37,8 +37,11 @@ def upgrade(target: str, fields: dict | list = (), body: bytes = b"") -> bytes:
     return request("GET", target, [*asked, *fields], body)
 
 
-async def answers(port: int, sent: bytes, within: float = PATIENCE_S, quiet: float = 0.3, until: bytes = b"", **how) -> bytes:
-    """Everything that comes back until the peer ends, or nothing has come for a while and `until` is among it."""
+async def answers(
+    port: int, sent: bytes, within: float = PATIENCE_S, quiet: float = 0.3, until: bytes = b"", reached: asyncio.Event | None = None, **how
+) -> bytes:
+    """Everything that comes back until the peer ends, or nothing has come for a while and `until` is among it. `reached` is
+    set when something has come."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, **how)
     found = b""
     try:
@@ -53,6 +56,8 @@ async def answers(port: int, sent: bytes, within: float = PATIENCE_S, quiet: flo
             if not more:
                 break
             found += more
+            if reached:
+                reached.set()
     except ConnectionError:
         pass
     finally:
