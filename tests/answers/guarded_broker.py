@@ -47,7 +47,7 @@ class Guarded(Broker):
         super().__init__(*(streams or (stream("t", A), stream("live", None))), **settings)
         rules = self.home / "policy.toml"
         rules.write_text(
-            f'[limits]\nfailures = {failures}\n[[principal]]\nname = "admin"\npassword = "{hashed()}"\ngrants = "*"\n'
+            f'[limits]\nfailures = {failures}\nfailure_s = 600\n[[principal]]\nname = "admin"\npassword = "{hashed()}"\ngrants = "*"\n'
             f'[[principal]]\nname = "nobody"\npassword = "{hashed()}"\ngrants = {{}}\n'
         )
         self.adapter.args += ["--policy", str(rules)]

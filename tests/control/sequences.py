@@ -124,7 +124,8 @@ class Storm:
             await self.ended(receipt["operation_id"])
 
     async def ended(self, operation_id: str) -> None:
-        for _ in range(1_000):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
             answer = await http(self.server.port, "GET", f"/control/v1/operations/{operation_id}", headers=basic("admin"))
             if json.loads(answer.text)["status"] in ("succeeded", "failed"):
                 return
