@@ -58,10 +58,10 @@ class Access(checks.Page):
         said = cls.broker.command("keys", "add", *words, "--file", cls.keys)
         return re.search(r"sck_\S+", said)[0]
 
-    def heard_of(self, key):
+    def heard_of(self, key, within_s=60):
         """The keys are read again, and this one is let in."""
         self.broker.reload()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + within_s
         while True:
             try:
                 return self.broker.call("GET", "/v1/access", headers={"Authorization": f"Bearer {key}"})
@@ -127,7 +127,8 @@ class Access(checks.Page):
         expect(page.locator("#content")).to_be_hidden()
 
     def test_a_key_opens_what_it_may_and_the_rest_says_why_not(self):
-        page = self.opened(color_scheme="dark")
+        # What fades is not measured in the middle of it.
+        page = self.opened(color_scheme="dark", reduced_motion="reduce")
         self.sign_in(page, "", self.key)
         expect(page.locator("#link")).to_have_text("live")
         page.locator("#streams-table").get_by_role("button", name="trades", exact=True).click()
@@ -171,17 +172,27 @@ class Access(checks.Page):
 
     def test_an_expired_key_asks_again_and_goes_on_where_it_was(self):
         page = self.opened()
-        short = self.new_key("shortly", "--grant", "data.*=*", "--grant", "stats.read=*", "--expires", "10s")
-        self.heard_of(short)
-        self.sign_in(page, "", short)
-        expect(page.locator("#tail-status")).to_contain_text("Subscribed")
-        expect(page.locator("#signin")).to_be_visible(timeout=60_000)
+        late = []
+        for life_s in (10, 30, 90):
+            short = self.new_key(f"for-{life_s}-s", "--grant", "data.*=*", "--grant", "stats.read=*", "--expires", f"{life_s}s")
+            try:
+                self.heard_of(short, life_s)
+                self.sign_in(page, "", short)
+                expect(page.locator("#tail-status")).to_contain_text("Subscribed", timeout=1_000 * life_s)
+                break
+            except AssertionError:
+                # It was over before it was of any use: the machine is busy.
+                late.append(life_s)
+                expect(page.locator("#signin")).to_be_visible()
+        else:
+            self.fail(f"no key that lives {late} s was let in")
+        expect(page.locator("#signin")).to_be_visible(timeout=2_000 * life_s + 60_000)
         expect(page.locator("#signin-status")).to_contain_text(re.compile("expired|no longer"))
         expect(page.locator("#content")).to_be_hidden()
         self.sign_in(page, "ops", PASSWORD)
         expect(page.locator("#link")).to_have_text("live")
         expect(page.locator("#tail-status")).to_contain_text("Subscribed")
-        self.calm(page)
+        self.calm(page, but=[REFUSED] if late else ())
 
     def test_a_revoked_key_is_noticed(self):
         key = self.new_key("leaver", "--grant", "data.*=*", "--grant", "stats.read=*")
@@ -195,7 +206,7 @@ class Access(checks.Page):
         expect(page.locator("#signin-status")).to_contain_text("no longer")
 
     def test_it_works_by_keyboard_and_on_a_telephone(self):
-        page = self.opened(color_scheme="dark")
+        page = self.opened(color_scheme="dark", reduced_motion="reduce")
         page.set_viewport_size({"width": 375, "height": 720})
         page.keyboard.type("ops")
         page.keyboard.press("Tab")

@@ -7,7 +7,7 @@ from broker import Broker
 from playwright.sync_api import expect
 
 # A stream that stops brings its rows into its table first, which takes its time on a busy machine.
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=checks.WAIT_MS)
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": ["string", "null"]}}, "required": ["id"]}
 
@@ -104,7 +104,7 @@ class Control(checks.Page):
             expect(page.locator("#operations li").first).to_contain_text("declared in the configuration file")
 
     def test_it_works_by_keyboard_in_the_dark(self):
-        with self.page(scheme="dark") as page:
+        with self.page(scheme="dark", reduced_motion="reduce") as page:
             expect(page.locator("#control-body")).to_be_visible()
             page.locator("#declare-name").focus()
             page.keyboard.type("by-keyboard")

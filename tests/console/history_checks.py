@@ -235,7 +235,7 @@ class History(checks.Page):
 
     def test_it_can_be_read_and_scrolls_only_down(self):
         for width, scheme in ((375, "dark"), (1_440, "light")):
-            with self.page(width=width, height=800, scheme=scheme) as page:
+            with self.page(width=width, height=800, scheme=scheme, reduced_motion="reduce") as page:
                 self.choose(page, "events")
                 expect(page.locator("#browse-table tr.hole").first).to_be_visible()
                 page.wait_for_timeout(1_500)
