@@ -25,8 +25,9 @@ const PAGES_AHEAD_BYTES: usize = 512 * 1024;
 /// the log. A shorter one is bound by `max_backlog` as wire.md section 8 says.
 const SETTLED_REPLAY: Duration = Duration::from_secs(1);
 
-/// A replay has stopped moving when its socket took no page for this long.
-const STALLED_REPLAY: Duration = Duration::from_secs(2);
+/// A replay has stopped moving when its socket took no page for this long: longer than a busy machine stands still, and a
+/// reader that takes 25 KB a second moves.
+const STALLED_REPLAY: Duration = Duration::from_secs(10);
 
 /// A connection that gets rows.
 pub struct Subscriber {

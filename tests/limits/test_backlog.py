@@ -115,14 +115,17 @@ class Backlog(Case):
                     peer.transport.pause_reading()
                     await asyncio.sleep(pause)
 
-            async with asyncio.timeout(2 * PATIENCE_S):
+            async with asyncio.timeout(4 * PATIENCE_S):
                 began = time.monotonic()
                 while time.monotonic() - began < 1.5:
                     await trickle(len(offsets) + 1, 0.02)
+                live = asyncio.create_task(self.fill(broker, "r", 100))
+                while not live.done():
+                    await trickle(len(offsets) + 1, 0.01)
                 self.assertLess(len(offsets), before, "the replay was over too soon to show anything")
-                slowly = asyncio.create_task(trickle(before, 0.01))
-                total = before + await self.fill(broker, "r", 100)
-                await slowly
+                counts = await broker.metrics()
+                self.assertGreater(sum(v for k, v in counts.items() if k.startswith("streamcast_demoted_subscribers_total")), 0)
+                total = before + await live
                 await trickle(total, 0)
             self.assertEqual(offsets, list(range(1, total + 1)))
 
