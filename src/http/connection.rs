@@ -43,7 +43,7 @@ pub async fn serve(app: Arc<App>, adopted: Adopted, stopping: watch::Receiver<Op
     let peer = adopted.socket.peer_addr().ok().map(|address| address.ip());
     let from = (peer, adopted.by_control_address);
     let activity = Arc::new(Activity::new(!adopted.already_read.is_empty(), Instant::now()));
-    let socket = match HandedSocket::new(adopted.socket, adopted.already_read, activity.clone()) {
+    let socket = match HandedSocket::new(adopted.socket, adopted.already_read, activity.clone(), limits.linger) {
         Ok(socket) => socket,
         Err(error) => {
             tracing::debug!(%error, "an http connection was lost at its hand-over");
@@ -89,7 +89,7 @@ async fn converse<S>(
             let (head, body) = request.into_parts();
             let (lent, lender) = lend(&head.headers, body);
             let mut response = app.respond(Request::from_parts(head, lent)).await;
-            if response.status() != StatusCode::SWITCHING_PROTOCOLS && !lender.read_away().await {
+            if response.status() != StatusCode::SWITCHING_PROTOCOLS && !lender.read_away(limits.rest_timeout).await {
                 activity.leaves_unread();
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }

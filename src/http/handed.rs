@@ -14,10 +14,7 @@ use tokio::time::Sleep;
 use super::activity::Activity;
 use crate::tls::RecordEdge;
 
-/// How long a peer whose request is not read may go on sending before its connection is reset.
-const LINGER: Duration = Duration::from_secs(2);
-
-/// Bytes taken from such a peer at a time, and in all: many clients send their whole body before they look for an answer, and
+/// Bytes taken at a time from a peer whose request is not read, and in all: many clients send their whole body before they look for an answer, and
 /// one that is a little too large is to learn that it is.
 const LINGER_PIECE_BYTES: usize = 16 << 10;
 const MAX_LINGER_BYTES: usize = 32 << 20;
@@ -30,6 +27,8 @@ pub struct HandedSocket {
     /// Where records of TLS end in what was read, if there are any.
     edge: Option<RecordEdge>,
     activity: Arc<Activity>,
+    /// How long a peer whose request is not read may go on sending before its connection is reset.
+    patience: Duration,
     linger: Option<Linger>,
 }
 
@@ -45,9 +44,15 @@ impl HandedSocket {
     ///
     /// # Errors
     /// If the runtime cannot watch the socket.
-    pub fn new(socket: std::net::TcpStream, already_read: Vec<u8>, activity: Arc<Activity>) -> io::Result<Self> {
+    pub fn new(
+        socket: std::net::TcpStream,
+        already_read: Vec<u8>,
+        activity: Arc<Activity>,
+        patience: Duration,
+    ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self { socket: TcpStream::from_std(socket)?, already_read, taken: 0, edge: None, activity, linger: None })
+        let socket = TcpStream::from_std(socket)?;
+        Ok(Self { socket, already_read, taken: 0, edge: None, activity, patience, linger: None })
     }
 
     /// The same, with records of TLS in it.
@@ -130,7 +135,9 @@ impl AsyncWrite for HandedSocket {
                 return Poll::Ready(Ok(()));
             }
         }
-        let linger = this.linger.get_or_insert_with(|| Linger { until: Box::pin(tokio::time::sleep(LINGER)), read: 0 });
+        let patience = this.patience;
+        let linger =
+            this.linger.get_or_insert_with(|| Linger { until: Box::pin(tokio::time::sleep(patience)), read: 0 });
         let mut piece = [0; LINGER_PIECE_BYTES];
         while linger.read < MAX_LINGER_BYTES && linger.until.as_mut().poll(cx).is_pending() {
             let mut piece = ReadBuf::new(&mut piece);

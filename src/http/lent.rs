@@ -17,9 +17,6 @@ use tokio::sync::oneshot;
 /// The most that is read away of a body that nobody wants, in bytes.
 const MAX_READ_AWAY_BYTES: usize = 256 << 10;
 
-/// How long the rest of a body is waited for.
-const READ_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// A request body lent to a handler.
 pub struct Lent {
     /// `None` once it has ended.
@@ -45,8 +42,8 @@ pub fn lend(headers: &HeaderMap, body: Incoming) -> (Lent, Lender) {
 }
 
 impl Lender {
-    /// Reads away what the handler left, and says whether the next request can follow on the connection.
-    pub async fn read_away(mut self) -> bool {
+    /// Reads away what the handler left, for so long, and says whether the next request can follow on the connection.
+    pub async fn read_away(mut self, timeout: Duration) -> bool {
         let Ok(Left { mut body, unasked }) = self.0.try_recv() else { return true };
         if unasked || body.size_hint().lower() > MAX_READ_AWAY_BYTES as u64 {
             return false;
@@ -62,7 +59,7 @@ impl Lender {
             }
             true
         };
-        tokio::time::timeout(READ_AWAY_TIMEOUT, reading).await.unwrap_or(false)
+        tokio::time::timeout(timeout, reading).await.unwrap_or(false)
     }
 }
 

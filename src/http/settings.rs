@@ -85,6 +85,10 @@ pub struct HttpLimits {
     pub request_timeout: Duration,
     /// Between an answer and the first byte of the next request; also for a peer that does not read its answer.
     pub idle_timeout: Duration,
+    /// For the rest of a body that nobody reads, before the answer says that the connection ends.
+    pub rest_timeout: Duration,
+    /// For a peer that goes on sending what nobody reads, before its connection is reset.
+    pub linger: Duration,
 }
 
 impl Default for HttpLimits {
@@ -97,6 +101,8 @@ impl Default for HttpLimits {
             head_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(45),
             idle_timeout: Duration::from_secs(60),
+            rest_timeout: Duration::from_secs(1),
+            linger: Duration::from_secs(2),
         }
     }
 }

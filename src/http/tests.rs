@@ -254,13 +254,19 @@ fn heads_and_bodies_have_limits() {
 
 #[test]
 fn an_answer_before_the_body_is_read_leaves_the_connection_in_order() {
-    let rig = rig(0, |settings| settings.limits.max_body_bytes = 100);
+    // What comes late comes however busy the machine is.
+    let patient = |settings: &mut HttpSettings| {
+        settings.limits.max_body_bytes = 100;
+        settings.limits.rest_timeout = Duration::from_secs(60);
+        settings.limits.linger = Duration::from_secs(60);
+    };
+    let waits = rig(0, patient);
     let healthy = |socket: &mut TcpStream| {
         socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
         status(&answer(socket))
     };
     // A body that comes a while after its head.
-    let mut socket = connect(&rig);
+    let mut socket = connect(&waits);
     for (target, length, expected) in
         [("stats", 5_000, 413), ("stats", 50, 405), ("nowhere", 50, 404), ("control/v1/streams", 50, 405)]
     {
@@ -274,7 +280,7 @@ fn an_answer_before_the_body_is_read_leaves_the_connection_in_order() {
     }
     // One that is too long to be read away: the answer gets through and says that it is the last one.
     for head in ["Content-Length: 2000000", "Transfer-Encoding: chunked"] {
-        let mut socket = connect(&rig);
+        let mut socket = connect(&waits);
         socket.write_all(format!("POST /stats HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n").as_bytes()).expect("sent");
         for _ in 0..20 {
             socket.write_all(format!("186a0\r\n{}\r\n", "x".repeat(99_991)).as_bytes()).expect("still taken");
@@ -285,6 +291,7 @@ fn an_answer_before_the_body_is_read_leaves_the_connection_in_order() {
         assert_eq!(socket.read(&mut [0]).expect("the end, and no reset"), 0, "{head}");
     }
     // One that never comes, and one that waits to be asked for.
+    let rig = rig(0, |settings| settings.limits.max_body_bytes = 100);
     for expect in ["", "Expect: 100-continue\r\n"] {
         let mut socket = connect(&rig);
         let head = format!("POST /stats HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n{expect}\r\n");
@@ -297,13 +304,15 @@ fn an_answer_before_the_body_is_read_leaves_the_connection_in_order() {
 
 #[test]
 fn whoever_stops_in_the_middle_is_cut_off() {
-    let rig = rig(0, |settings| {
-        settings.limits.head_timeout = Duration::from_secs(1);
-        settings.limits.idle_timeout = Duration::from_secs(2);
-    });
-    for (sent, answered) in [("GET /stats HT", false), ("", false), ("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", true)]
-    {
-        let mut socket = connect(&rig);
+    let short = Duration::from_secs(1);
+    let heads = rig(0, |settings| settings.limits.head_timeout = short);
+    let idle = rig(0, |settings| settings.limits.idle_timeout = short);
+    for (rig, sent, answered) in [
+        (&heads, "GET /stats HT", false),
+        (&idle, "", false),
+        (&idle, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", true),
+    ] {
+        let mut socket = connect(rig);
         socket.write_all(sent.as_bytes()).expect("sent");
         let mut all = String::new();
         socket.read_to_string(&mut all).expect("cut off before the test's own timeout");
