@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(5);
+    const LONG: Duration = Duration::from_secs(60);
 
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

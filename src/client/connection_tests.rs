@@ -133,7 +133,7 @@ async fn a_silent_peer_is_given_up() {
     .await;
     let options = Options { pong_timeout: Duration::from_millis(100), ..quick() };
     let mut connection = open(&address, &options).await.expect("open");
-    let error = timeout(Duration::from_secs(30), connection.next()).await.expect("in time").expect_err("silence");
+    let error = timeout(Duration::from_secs(60), connection.next()).await.expect("in time").expect_err("silence");
     assert!(matches!(&error, ClientError::Lost(why) if why.contains("ping")), "{error}");
     assert!(error.is_retryable());
 }
@@ -237,5 +237,5 @@ async fn closing_is_bounded() {
     })
     .await;
     let connection = open(&address, &quick()).await.expect("open");
-    timeout(Duration::from_secs(30), connection.close()).await.expect("it does not wait for ever");
+    timeout(Duration::from_secs(60), connection.close()).await.expect("it does not wait for ever");
 }

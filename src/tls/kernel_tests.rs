@@ -52,7 +52,7 @@ fn connected(suite: CipherSuite) -> Pair {
     let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut theirs = listener.accept().unwrap().0;
     for socket in [&ours, &theirs] {
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     }
     let other = std::thread::spawn(move || {
         while server.is_handshaking() {

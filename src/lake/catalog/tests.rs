@@ -1,7 +1,7 @@
 //! The catalog through its life: what was recorded is found again, and nothing overlaps.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::Duration;
 
 use super::*;
 use crate::lake::data_file::DataFile;
@@ -155,11 +155,17 @@ fn ten_thousand_files_open_within_a_second() {
     let files: Vec<_> = (0..10_000).map(|index| file(dir.path(), index * 10 + 1, index * 10 + 11)).collect();
     catalog.append(log, &files).expect("recorded");
     drop(catalog);
-    let began = Instant::now();
+    let before = computed();
     let catalog = Catalog::open(dir.path()).expect("opens");
-    let took = began.elapsed();
+    let took = computed() - before;
     assert_eq!(catalog.log(log).expect("there").files.len(), 10_000);
-    assert!(took.as_secs_f64() < 1.0, "{took:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+/// For how long this thread has had a core: what others do with the machine meanwhile does not count.
+fn computed() -> Duration {
+    let line = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a line");
+    Duration::from_nanos(line.split(' ').next().and_then(|first| first.parse().ok()).expect("nanoseconds"))
 }
 
 #[test]
