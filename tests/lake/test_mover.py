@@ -157,22 +157,20 @@ class Outage(Case):
                 await asyncio.to_thread(until, lambda: broker.metrics()[published] == last + 1, "nothing is published")
                 proxy.fail("refuse")
                 went, live = last, asyncio.create_task(broker.live(OUTAGE_S))
-                began, files, journal, lag = time.monotonic(), 0, 0, 0
+                began, lag = time.monotonic(), 0
                 while time.monotonic() - began < OUTAGE_S:
                     last = await broker.publish(last, 1_000)
                     now = await asyncio.to_thread(broker.metrics)
-                    files = max(files, now["streamcast_stream_sealed_files"])
-                    journal = max(journal, now["streamcast_journal_bytes"])
                     lag = max(lag, now["streamcast_stream_unpublished_seconds"])
                     # The subscriber shares this thread.
                     await asyncio.sleep(max(0.0, began + (last - went) / 8_000 - time.monotonic()))
                 seen = await live
                 self.assertEqual(seen, list(range(seen[0], seen[0] + len(seen))))
                 self.assertGreater(seen[-1], went + (last - went) // 2, "the fan-out stood still")
-                # Sealed and merged here meanwhile, and out of the journal.
-                self.assertLess(files, 60)
-                self.assertLess(journal, 64 << 20)
                 self.assertGreater(lag, OUTAGE_S / 2)
+                # Sealed and merged here, and out of the journal, although the table gets nothing.
+                few = lambda now: now["streamcast_stream_sealed_files"] < 60 and now["streamcast_journal_bytes"] < 64 << 20  # noqa: E731
+                await asyncio.to_thread(until, lambda: few(broker.metrics()), "files or journal pile up")
                 failing = lambda: broker.metrics()["streamcast_stream_table_failing"] == 1  # noqa: E731
                 await asyncio.to_thread(until, failing, "the outage does not show", 120)
                 self.assertEqual(await broker.replay(), [(each + 1, each) for each in range(last)])
