@@ -1,7 +1,10 @@
 //! What a connection is doing and since when: the clock behind its three timeouts.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, ready};
 use std::time::Instant;
 
 use super::settings::HttpLimits;
@@ -71,15 +74,23 @@ impl Activity {
             }
     }
 
-    /// Ends once the deadline has passed.
+    /// Ends once the deadline has passed. To be polled after whatever may change the phase: a deadline that has come nearer,
+    /// as that of a head does behind an idle time, is seen then; one that has moved away is seen when the time has passed.
     pub async fn expired(&self, limits: &HttpLimits) {
-        loop {
-            let deadline = self.deadline(limits);
-            tokio::time::sleep_until(deadline.into()).await;
-            if self.deadline(limits) <= Instant::now() {
-                return;
+        let mut sleep = pin!(tokio::time::sleep_until(self.deadline(limits).into()));
+        poll_fn(|cx| {
+            loop {
+                let deadline = self.deadline(limits).into();
+                if deadline < sleep.deadline() || sleep.is_elapsed() {
+                    sleep.as_mut().reset(deadline);
+                }
+                ready!(sleep.as_mut().poll(cx));
+                if self.deadline(limits) <= Instant::now() {
+                    return Poll::Ready(());
+                }
             }
-        }
+        })
+        .await;
     }
 
     fn update(&self, next: impl FnOnce(Phase) -> Option<(Phase, Instant)>) {
