@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use crate::cipher::Secured;
 use crate::feed::Run;
@@ -219,6 +220,19 @@ impl<S> Conn<S> {
     /// The socket's descriptor, open as long as the connection is in the table.
     pub(crate) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+
+    /// How long ago the kernel last sent bytes: as long as a peer's window is shut it sends none, and what a reactor says of
+    /// room comes only when a good part of the socket's buffer is free. `None` if the kernel does not say.
+    pub(crate) fn unsent_for(&self) -> Option<Duration> {
+        // SAFETY: any bytes are a `tcp_info`, which is nothing but integers.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        // SAFETY: both pointers are good for writes of `length` bytes and of a length.
+        let answer = unsafe {
+            libc::getsockopt(self.fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
+        };
+        (answer == 0).then(|| Duration::from_millis(info.tcpi_last_data_sent.into()))
     }
 
     pub(crate) fn push(&mut self, chunk: Chunk) {

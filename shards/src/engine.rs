@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{OwnedFd, RawFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use slab::Slab;
 
@@ -525,10 +525,10 @@ impl<S> Engine<S> {
         frame
     }
 
-    /// Whether the socket took less than was offered last.
+    /// Whether the socket is full and its peer has taken nothing for this long.
     #[must_use]
-    pub fn is_blocked(&self, id: ConnId) -> bool {
-        self.conn(id).is_some_and(|conn| conn.blocked)
+    pub fn is_stuck(&self, id: ConnId, time: Duration) -> bool {
+        self.conn(id).is_some_and(|conn| conn.blocked && conn.unsent_for().is_none_or(|silence| silence >= time))
     }
 
     /// Leaves the feed, if it is in one. Bytes of a frame that was partly sent are the caller's care.

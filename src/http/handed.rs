@@ -14,8 +14,8 @@ use tokio::time::Sleep;
 use super::activity::Activity;
 use crate::tls::RecordEdge;
 
-/// Bytes taken at a time from a peer whose request is not read, and in all: many clients send their whole body before they look for an answer, and
-/// one that is a little too large is to learn that it is.
+/// Bytes taken at a time from a peer whose request is not read, and in all: many clients send their whole body before they
+/// look for an answer, and one that is a little too large is to learn that it is.
 const LINGER_PIECE_BYTES: usize = 16 << 10;
 const MAX_LINGER_BYTES: usize = 32 << 20;
 

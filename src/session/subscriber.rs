@@ -25,9 +25,8 @@ const PAGES_AHEAD_BYTES: usize = 512 * 1024;
 /// the log. A shorter one is bound by `max_backlog` as wire.md section 8 says.
 const SETTLED_REPLAY: Duration = Duration::from_secs(1);
 
-/// A replay has stopped moving when its socket took no page for this long: longer than a busy machine stands still, and a
-/// reader that takes 25 KB a second moves.
-const STALLED_REPLAY: Duration = Duration::from_secs(10);
+/// A replay has stopped moving when its socket is full and its peer took nothing for this long.
+const STALLED_REPLAY: Duration = Duration::from_secs(2);
 
 /// A connection that gets rows.
 pub struct Subscriber {
@@ -61,7 +60,6 @@ struct Replay {
     /// Whether a page is being read.
     reading: bool,
     begun: Instant,
-    moved: Instant,
 }
 
 impl Subscriber {
@@ -198,11 +196,10 @@ impl SessionApp {
         let frame = text_frame(greeting.to_json().as_bytes());
         session.stream.counters.subscribers.fetch_add(1, Relaxed);
         session.counted = true;
-        let now = Instant::now();
         let empty = replay.is_none_or(|(start, frontier)| start >= frontier);
         session.phase = match replay {
             Some((next, until)) if !empty => {
-                Phase::Replay(Replay { next, until, attached: true, reading: false, begun: now, moved: now })
+                Phase::Replay(Replay { next, until, attached: true, reading: false, begun: Instant::now() })
             }
             _ => Phase::Live,
         };
@@ -228,7 +225,6 @@ impl SessionApp {
         if queued_bytes >= PAGES_AHEAD_BYTES {
             return engine.notify_drained(id);
         }
-        replay.moved = Instant::now();
         replay.reading = true;
         let inbox = self.links.inboxes[self.links.shard].clone();
         self.links.readers.page(PageRequest {
@@ -292,13 +288,11 @@ impl SessionApp {
     /// A subscriber has fallen too far behind its feed (wire.md section 8).
     pub(super) fn subscriber_lags(&mut self, engine: &mut Engine<Session>, lagging: Lagging) {
         let id = lagging.conn;
-        let blocked = engine.is_blocked(id);
+        let stuck = engine.is_stuck(id, STALLED_REPLAY);
         let Some(Session::Subscriber(session)) = engine.session(id) else { return };
         let settings = &session.stream.settings;
         let moving = match &session.phase {
-            Phase::Replay(replay) => {
-                replay.begun.elapsed() > SETTLED_REPLAY && (!blocked || replay.moved.elapsed() < STALLED_REPLAY)
-            }
+            Phase::Replay(replay) => replay.begun.elapsed() > SETTLED_REPLAY && !stuck,
             _ => false,
         };
         if session.stream.durable() && (settings.replay_when_slow || moving) {
@@ -326,9 +320,8 @@ impl SessionApp {
             return;
         }
         let next = frame.as_deref().and_then(offset_of_frame).unwrap_or(frontier);
-        let now = Instant::now();
         session.phase =
-            Phase::Replay(Replay { next, until: frontier, attached: false, reading: false, begun: now, moved: now });
+            Phase::Replay(Replay { next, until: frontier, attached: false, reading: false, begun: Instant::now() });
         self.next_page(engine, id);
     }
 }

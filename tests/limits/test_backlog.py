@@ -129,6 +129,18 @@ class Backlog(Case):
                 await trickle(total, 0)
             self.assertEqual(offsets, list(range(1, total + 1)))
 
+    async def test_a_replay_that_stands_still_is_bound_by_the_backlog_however_old_it_is(self):
+        async with Broker(stream("r", A, max_backlog=16, max_replay=None)) as broker:
+            before = await self.fill(broker, "r", 150)
+            peer, _ = await Stalled.open(broker, "r?offset=1")
+            await asyncio.sleep(3)
+            await broker.publish("r", *(row(i) for i in range(40)))
+            Stalled.wake(peer)
+            offsets, end = await drain(peer)
+            self.assertEqual(offsets, list(range(1, len(offsets) + 1)))
+            self.assertTrue(before + 16 <= len(offsets) < before + 40, len(offsets))
+            self.assertEqual((end.code, json.loads(end.reason)), (4429, {"error": "too_slow", "backlog": 16}))
+
     async def test_slow_replay_serves_a_stalled_subscriber_from_the_log(self):
         async with Broker(stream("r", A, max_backlog=16, max_replay=None, slow="replay")) as broker:
             peer, _ = await Stalled.open(broker, "r")
