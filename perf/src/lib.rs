@@ -17,4 +17,5 @@ pub mod run;
 pub mod scenario;
 pub mod schedule;
 pub mod server;
+pub mod strangers;
 pub mod wire;
