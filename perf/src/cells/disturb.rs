@@ -11,6 +11,7 @@ use crate::results::{Outcome, median};
 use crate::scenario::{Disturb, STREAM};
 use crate::schedule::Schedule;
 use crate::server::{Memory, Server};
+use crate::strangers::Strangers;
 use crate::wire::Ask;
 
 /// Groups of the load: those whose latency counts, the one that stalls, the one that replays.
@@ -18,11 +19,17 @@ const LIVE: usize = 0;
 const STALLED: usize = 1;
 const REPLAYING: usize = 2;
 
+/// The kinds of window, as figures name them.
+const KINDS: [&str; 2] = ["quiet", "disturbed"];
+
 /// Seconds between windows, in which the last one's late messages come in.
 const GAP_S: f64 = 0.5;
 
-/// Seconds that clients over HTTP have to connect.
+/// Seconds before a window: clients over HTTP connect, and server and generator get over what was before.
 const SETTLE_S: f64 = 0.5;
+
+/// Between two looks at who else was on the cores.
+const LOOK_NS: u64 = 50_000_000;
 
 /// Seconds in which a replay must be through.
 const PATIENCE_S: f64 = 120.0;
@@ -46,40 +53,36 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     load.set_pace(Pace::Rate(schedule))?;
     load.run_until(begin + clock::seconds_ns(1.0), |_| false)?;
 
-    let mut pairs = Pairs::default();
-    let mut replays = Vec::new();
+    let (mut pairs, mut clear) = (Pairs::default(), Pairs::default());
+    let mut windows = Windows::new(bench, case, &server, &mut load);
+    let mut replays = Replays { rows: case.stored_rows, ..Replays::default() };
     let mut http = Http::default();
     for _ in 0..case.pairs {
-        let before = window(bench, case, &mut load)?;
-        let begin = clock::now_ns();
-        let wanted = load.groups[REPLAYING].messages + case.stored_rows;
-        disturb(case, &mut load)?;
-        http.start(bench, case, &server, &mut load)?;
-        let meanwhile = window(bench, case, &mut load)?;
-        pairs.push(before, meanwhile);
-        http.stop(&mut load);
-        if case.replay {
-            let through = |load: &Load| load.groups[REPLAYING].messages >= wanted;
-            if !load.run_until(begin + clock::seconds_ns(PATIENCE_S), through)? {
-                let left = wanted - load.groups[REPLAYING].messages;
-                return Err(CellError::Failed(format!("the replay has {left} rows left after {PATIENCE_S} s")));
-            }
-            let took = load.groups[REPLAYING].last_message_ns.min(clock::now_ns()) - begin;
-            replays.push(took as f64 / 1e9);
+        let before = windows.measure(&mut load, None)?;
+        if case.stall {
+            stall(&mut load)?;
         }
-        load.close_group(REPLAYING);
+        http.start(bench, case, &server, &mut load)?;
+        let meanwhile = windows.measure(&mut load, case.replay.then_some(&mut replays))?;
+        pairs.push(before.latency, meanwhile.latency);
+        if let (Some(before), Some(meanwhile)) = (before.clear, meanwhile.clear) {
+            clear.push(before, meanwhile);
+        }
+        http.stop(&mut load);
+        replays.end(&mut load)?;
         load.close_stalled();
     }
     load.publishing.pace = Pace::Stopped;
 
     let mut outcome = Outcome::new(&case.name, peer);
     outcome.version.clone_from(&server.peer.version);
-    let [quiet, disturbed] = pairs.report(["quiet", "disturbed"], &mut outcome);
+    let sums = pairs.report(KINDS, &mut outcome);
+    clear.report_clear(&sums, KINDS, &mut outcome);
     outcome.set("memory_mib", Memory::mib(server.memory().resident_bytes));
     http.report(&mut outcome);
-    outcome.set("replay_s", median(replays).unwrap_or(f64::NAN));
+    outcome.set("replay_s", median(replays.seconds).unwrap_or(f64::NAN));
     let wanted = case.rate * bench.seconds(case.window_s) * f64::from(case.pairs) * case.subscribers as f64;
-    for (name, recorder) in [("quiet", &quiet), ("disturbed", &disturbed)] {
+    for (name, recorder) in KINDS.iter().zip(&sums) {
         let late = 1.0 - recorder.count() as f64 / wanted;
         if late > 0.01 {
             outcome.problems.push(format!("{:.0} % of the {name} messages were over {GAP_S} s late", late * 100.0));
@@ -95,25 +98,121 @@ pub(super) fn measure(bench: &Bench<'_>, case: &Disturb, peer: &str) -> Result<O
     Ok(outcome)
 }
 
-/// Latencies of the live subscribers in one window from now on.
-fn window(bench: &Bench<'_>, case: &Disturb, load: &mut Load) -> Result<Recorder, CellError> {
-    let start = clock::now_ns();
-    let end = start + clock::seconds_ns(bench.seconds(case.window_s));
-    load.open_window(start..end);
-    load.run_until(end + clock::seconds_ns(GAP_S), |_| false)?;
-    Ok(load.groups[LIVE].latency.clone())
+/// What the live subscribers saw in one window.
+struct Seen {
+    latency: Recorder,
+    /// That of the rows that no stranger had to do with, if that is known.
+    clear: Option<Recorder>,
 }
 
-/// Lets one subscriber stall and starts one replay, without waiting for either.
-fn disturb(case: &Disturb, load: &mut Load) -> Result<(), CellError> {
-    if case.stall {
-        let ask = Ask::Subscribe { stream: STREAM.to_owned(), offset: None, filter: None };
-        load.open([Plan { ask, purpose: Purpose::Subscribe(STALLED) }], OPEN_S)?;
-        load.stall_one(STALLED)?;
+/// Windows of both kinds, and who else was on the cores meanwhile.
+struct Windows {
+    length_ns: u64,
+    /// Where the kernel tells of strangers, and the processes that are none.
+    watch: Option<(Strangers, Vec<u32>)>,
+}
+
+impl Windows {
+    fn new(bench: &Bench<'_>, case: &Disturb, server: &Server, load: &mut Load) -> Self {
+        let length_s = bench.seconds(case.window_s);
+        let run = &bench.options.run;
+        let cores = run.server_cores.iter().chain(&run.generator_cores).copied();
+        // A generator that sleeps is not held up by who has the core meanwhile.
+        let watch = Strangers::watch(cores).ok().filter(|_| run.spin);
+        if watch.is_some() {
+            let expected = case.rate * length_s * case.subscribers as f64 * 1.1;
+            load.groups[LIVE].latency.keep_events(expected as usize);
+        }
+        let mut ours = server.processes();
+        ours.push(std::process::id());
+        Self { length_ns: clock::seconds_ns(length_s), watch: watch.map(|strangers| (strangers, ours)) }
     }
-    if case.replay {
-        load.start_opening(from_the_start(REPLAYING));
+
+    /// Latencies of the live subscribers in one window, beside `replays` if there are any.
+    fn measure(&mut self, load: &mut Load, mut replays: Option<&mut Replays>) -> Result<Seen, CellError> {
+        // Nobody is served while a window is gone through, and what was disturbed before the next one counts for neither.
+        load.run_until(clock::now_ns() + clock::seconds_ns(SETTLE_S), |_| false)?;
+        let start = clock::now_ns();
+        let end = start + self.length_ns;
+        load.open_window(start..end);
+        if let Some((strangers, ours)) = &mut self.watch {
+            strangers.look(ours);
+            strangers.forget(start.saturating_sub(clock::seconds_ns(GAP_S)));
+        }
+        let (mut at, until) = (start, end + clock::seconds_ns(GAP_S));
+        while at < until {
+            at = (at + LOOK_NS).min(until);
+            match &mut replays {
+                Some(replays) => replays.until(at, at < end, load)?,
+                None => drop(load.run_until(at, |_| false)?),
+            }
+            if let Some((strangers, ours)) = &mut self.watch {
+                strangers.look(ours);
+            }
+        }
+        let seen = &load.groups[LIVE].latency;
+        let clear = self.watch.as_ref().map(|(strangers, _)| seen.outside(&strangers.spans()));
+        Ok(Seen { latency: seen.without_events(), clear })
     }
+}
+
+/// Replays of all stored rows, one after the other.
+#[derive(Default)]
+struct Replays {
+    /// The stored rows.
+    rows: u64,
+    /// The seconds that each took.
+    seconds: Vec<f64>,
+    /// When the one that is under way began, and messages of its group at its end.
+    under_way: Option<(u64, u64)>,
+}
+
+impl Replays {
+    /// Lets replays go on until `until_ns`; when there is none, or one ends before, the next begins if `more` are wanted.
+    fn until(&mut self, until_ns: u64, more: bool, load: &mut Load) -> Result<(), CellError> {
+        loop {
+            if self.under_way.is_none() {
+                if !more {
+                    load.run_until(until_ns, |_| false)?;
+                    return Ok(());
+                }
+                self.under_way = Some((clock::now_ns(), load.groups[REPLAYING].messages + self.rows));
+                load.start_opening(from_the_start(REPLAYING));
+            }
+            if !self.goes_on(until_ns, load)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets the replay that is under way come to its end.
+    fn end(&mut self, load: &mut Load) -> Result<(), CellError> {
+        let Some((_, wanted)) = self.under_way else { return Ok(()) };
+        if self.goes_on(clock::now_ns() + clock::seconds_ns(PATIENCE_S), load)? {
+            return Ok(());
+        }
+        let left = wanted - load.groups[REPLAYING].messages;
+        Err(CellError::Failed(format!("a replay had {left} rows left {PATIENCE_S} s after a window")))
+    }
+
+    /// Whether the replay that is under way ends before `until_ns`.
+    fn goes_on(&mut self, until_ns: u64, load: &mut Load) -> Result<bool, CellError> {
+        let Some((begun_ns, wanted)) = self.under_way else { return Ok(false) };
+        if !load.run_until(until_ns, |load| load.groups[REPLAYING].messages >= wanted)? {
+            return Ok(false);
+        }
+        self.seconds.push(load.groups[REPLAYING].last_message_ns.saturating_sub(begun_ns) as f64 / 1e9);
+        self.under_way = None;
+        load.close_group(REPLAYING);
+        Ok(true)
+    }
+}
+
+/// Lets one subscriber stop reading.
+fn stall(load: &mut Load) -> Result<(), CellError> {
+    let ask = Ask::Subscribe { stream: STREAM.to_owned(), offset: None, filter: None };
+    load.open([Plan { ask, purpose: Purpose::Subscribe(STALLED) }], OPEN_S)?;
+    load.stall_one(STALLED)?;
     Ok(())
 }
 
@@ -146,8 +245,6 @@ impl Http {
         let beside = Beside::start(server.address, scripts);
         load.set_beside(Some(beside.map_err(|error| CellError::Io("cannot connect over http", error))?));
         self.began_ns = clock::now_ns();
-        // What counts is life beside them, not their coming.
-        load.run_until(self.began_ns + clock::seconds_ns(SETTLE_S), |_| false)?;
         Ok(())
     }
 

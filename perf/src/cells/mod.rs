@@ -13,6 +13,7 @@ mod open;
 mod pairs;
 mod publish;
 mod replay;
+mod resample;
 mod steady;
 mod window;
 

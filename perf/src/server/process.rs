@@ -15,7 +15,7 @@ use super::probe;
 use super::script::{Peer, PeerError};
 use super::table::Disk;
 use super::task::{Task, TaskError};
-use super::usage::{Memory, Usage};
+use super::usage::{self, Memory, Usage};
 use crate::net::tls::{self, TlsError};
 use crate::wire::{self, Wire, WireError};
 use crate::{affinity, clock};
@@ -202,6 +202,12 @@ impl Server {
     #[must_use]
     pub fn tls(&self) -> Option<Arc<ClientConfig>> {
         self.tls.clone()
+    }
+
+    /// The processes that it consists of now.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        usage::tree(self.child.id())
     }
 
     /// CPU time it has used so far.

@@ -102,7 +102,7 @@ fn ticks_of(stat: &str) -> Option<u64> {
 }
 
 /// A process and its descendants.
-fn tree(root: u32) -> Vec<u32> {
+pub(super) fn tree(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut at = 0;
     while let Some(&pid) = found.get(at) {
