@@ -40,6 +40,9 @@ const MAX_SHARDS: usize = HTTP_SHARD as usize;
 /// How often the stop looks whether everybody is gone.
 const STOP_POLL: Duration = Duration::from_millis(2);
 
+/// Threads for replays where nobody says how many and there are as many cores for them.
+const MOST_READERS: usize = 2;
+
 type ShardThread = JoinHandle<std::io::Result<()>>;
 
 /// A broker that serves.
@@ -100,7 +103,9 @@ impl Broker {
         let readers = Readers::start(
             &path,
             &lake.archive(),
-            config.reader_threads as usize,
+            config
+                .reader_threads
+                .map_or_else(|| plan.background.len().clamp(1, MOST_READERS), |threads| threads as usize),
             {
                 let plan = plan.clone();
                 move || settle(&plan, Distance::Near)

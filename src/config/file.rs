@@ -108,7 +108,7 @@ fn server(top: &mut Table<'_>, directory: &Path) -> Result<Config, ConfigError> 
     set(&mut config.max_connections, top.whole("max_connections", 1..=16_777_216, "connections")?);
     set(&mut config.max_backlog_bytes, top.whole("max_backlog_bytes", 1 << 20..=1 << 40, "bytes")?);
     set(&mut config.max_inbound_bytes, top.whole("max_inbound_bytes", 1 << 20..=1 << 40, "bytes")?);
-    set(&mut config.reader_threads, top.whole("reader_threads", 1..=64, "threads")?);
+    set(&mut config.reader_threads, top.whole("reader_threads", 1..=64, "threads")?.map(Some));
     set(&mut config.stop_timeout, top.whole("stop_timeout_s", 1..=3_600, "seconds")?.map(Duration::from_secs));
     set(&mut config.insecure, top.boolean("insecure")?);
     (config.auth, config.tls) = access::read(top, directory)?;

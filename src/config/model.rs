@@ -33,8 +33,8 @@ pub struct Config {
     pub max_backlog_bytes: u64,
     /// Most row bytes that may wait for the writer, over all streams. Sockets of publishers are not read meanwhile.
     pub max_inbound_bytes: u64,
-    /// Threads that read the journal for replays.
-    pub reader_threads: u32,
+    /// Threads that read the journal for replays. `None`: two, or one where background work has a single core.
+    pub reader_threads: Option<u32>,
     /// How long an orderly stop may take before what is left is cut off.
     pub stop_timeout: Duration,
     /// Whether an address other than loopback may be served although nobody is asked for a password.
@@ -71,7 +71,7 @@ impl Default for Config {
             max_connections: 65_536,
             max_backlog_bytes: 256 << 20,
             max_inbound_bytes: 64 << 20,
-            reader_threads: 2,
+            reader_threads: None,
             stop_timeout: Duration::from_secs(10),
             insecure: false,
             auth: Auth::default(),

@@ -96,7 +96,7 @@ fn every_key_arrives() {
         max_connections: 10,
         max_backlog_bytes: 2_000_000,
         max_inbound_bytes: 3_000_000,
-        reader_threads: 4,
+        reader_threads: Some(4),
         stop_timeout: Duration::from_secs(1),
         insecure: true,
         auth: Auth { policy: Some("/etc/s/policy.toml".into()), keys: Some("/k/keys.json".into()) },
@@ -156,7 +156,7 @@ fn the_example_is_the_default_with_three_streams() {
 fn the_examples_comments_show_the_defaults() {
     let mut shown = EXAMPLE.replace("\n#stats = true", "\nstats = true");
     for line in EXAMPLE.lines().filter(|line| line.starts_with('#') && !line.starts_with("# ")) {
-        let chosen = ["#cores", "#writer_core", "#background_cores", "#control_listen"];
+        let chosen = ["#cores", "#writer_core", "#background_cores", "#control_listen", "#reader_threads"];
         if !chosen.iter().any(|key| line.starts_with(key)) {
             shown = shown.replacen(line, &line[1..], 1);
         }
