@@ -1,6 +1,6 @@
 //! Windows of two kinds in turn: what all windows of a kind show together, and what each pair shows by itself.
 
-use super::resample::{median_ratio, ratio_of_all};
+use super::resample::{median_ratio, ratio_of_all, ratios};
 use crate::record::Recorder;
 use crate::results::{Outcome, median};
 
@@ -29,8 +29,7 @@ impl Pairs {
         }
         for (figure, quantile) in QUANTILES {
             ratio_of_all(&self.0, quantile).report(&format!("all_{figure}_ratio"), outcome);
-            let ratio = |(base, other): &(Recorder, Recorder)| other.quantile_us(quantile) / base.quantile_us(quantile);
-            let ratios: Vec<f64> = self.0.iter().map(ratio).collect();
+            let ratios = ratios(&self.0, quantile);
             let (low, high) = middle_half(&ratios);
             outcome.set(&format!("{figure}_ratio"), median(ratios).unwrap_or(f64::NAN));
             outcome.set(&format!("{figure}_ratio_low"), low);

@@ -39,12 +39,16 @@ pub(super) fn ratio_of_all(pairs: &[(Recorder, Recorder)], quantile: f64) -> Res
 
 /// The median over the pairs of the ratio of a quantile of the second window to that of the first.
 pub(super) fn median_ratio(pairs: &[(Recorder, Recorder)], quantile: f64) -> Resampled {
-    let ratio = |(base, other): &(Recorder, Recorder)| other.quantile_us(quantile) / base.quantile_us(quantile);
-    let ratios: Vec<f64> = pairs.iter().map(ratio).collect();
+    let ratios = ratios(pairs, quantile);
     resampled(pairs.len(), |times| {
         let drawn = ratios.iter().zip(times).flat_map(|(ratio, times)| std::iter::repeat_n(*ratio, *times as usize));
         median(drawn.collect()).unwrap_or(f64::NAN)
     })
+}
+
+/// Of each pair the ratio of a quantile of the second window to that of the first.
+pub(super) fn ratios(pairs: &[(Recorder, Recorder)], quantile: f64) -> Vec<f64> {
+    pairs.iter().map(|(base, other)| other.quantile_us(quantile) / base.quantile_us(quantile)).collect()
 }
 
 /// A figure of `pairs` pairs, which it gets as how often each is there.
