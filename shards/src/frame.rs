@@ -30,6 +30,16 @@ pub fn push_header(out: &mut Vec<u8>, opcode: u8, length_bytes: usize) {
     }
 }
 
+/// The bytes of the header that [`push_header`] appends.
+#[must_use]
+pub const fn header_bytes(length_bytes: usize) -> usize {
+    match length_bytes {
+        0..126 => 2,
+        126..=0xFFFF => 4,
+        _ => 10,
+    }
+}
+
 /// Appends a whole frame.
 pub fn push_frame(out: &mut Vec<u8>, opcode: u8, payload: &[u8]) {
     push_header(out, opcode, payload.len());

@@ -66,6 +66,12 @@ impl Delivery {
 }
 
 impl CommitSink for Delivery {
+    fn wants_frames(&self, stream: u32) -> bool {
+        // A stream that was not looked up yet was asked for by nobody.
+        let served = self.seen.of_journal(stream).and_then(|served| self.streams.get(served.index as usize));
+        served.is_some_and(|(_, shards)| !shards.is_empty())
+    }
+
     fn deliver(&mut self, mut commit: GroupCommit) {
         self.look_up();
         // Taken out first and sent last: what is acknowledged has been offered to everybody.

@@ -5,9 +5,9 @@
 //! hardware as long as the sleep was deep. So while it pays, a thread of the lowest priority there is has the core's idle
 //! time: it does nothing, gives way to everybody at once, and ends soon after the transactions do.
 //!
-//! It pays while transactions come faster than [`DENSE`] and nobody has more than one frame in them: then publishers wait
-//! for each of them to send the next. Rows that come by the clock, and those of publishers that do not wait, leave the core
-//! its sleep.
+//! It pays while transactions come faster than [`DENSE`] and publishers wait for them before they send more: nobody has
+//! more than one frame in this one, or nothing came while the last one was on its way. Rows that come by the clock, and those
+//! of publishers that do not wait, leave the core its sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -89,10 +89,10 @@ impl Awake {
         Self { rhythm: Rhythm::new(), shared, thread }
     }
 
-    /// A transaction begins at `now`; `one_each` says whether every frame in it is the only one of its publisher.
-    pub(super) fn begun(&mut self, now: Instant, one_each: bool) {
+    /// A transaction begins at `now`; `awaited` says whether publishers wait for it.
+    pub(super) fn begun(&mut self, now: Instant, awaited: bool) {
         let Some(thread) = &self.thread else { return };
-        if !(self.rhythm.is_dense(now) && one_each) {
+        if !(self.rhythm.is_dense(now) && awaited) {
             return;
         }
         let until = now.saturating_duration_since(self.shared.epoch) + LINGER;

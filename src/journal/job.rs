@@ -123,6 +123,9 @@ pub struct GroupCommit {
 
 /// Takes what the writer has to say, on the writer's thread. Must not block.
 pub trait CommitSink: Send {
+    /// Whether anybody gets the frames of a stream's rows. Where nobody does, blocks say only where the stream ends.
+    fn wants_frames(&self, stream: u32) -> bool;
+
     /// A transaction is on disk (or failed): blocks are to be offered to subscribers first, then outcomes
     /// answered.
     fn deliver(&mut self, commit: GroupCommit);

@@ -123,6 +123,7 @@ impl Writer {
             evictions,
             gathering,
             awake,
+            everyone_waits: false,
         };
         let name = "sc-writer".to_owned();
         let thread = std::thread::Builder::new()
@@ -206,6 +207,8 @@ struct Worker {
     evictions: Evictions,
     gathering: Gathering,
     awake: Awake,
+    /// Whether nothing came while the last transaction was on its way.
+    everyone_waits: bool,
 }
 
 /// What is to be deleted when there is time for it.
@@ -460,17 +463,17 @@ impl Worker {
             return;
         }
         let started = Instant::now();
-        self.awake.begun(started, self.gathering.is_one_each(weights.len()));
+        self.awake.begun(started, self.everyone_waits || self.gathering.is_one_each(weights.len()));
         let committed = self.store.commit(&plan, &self.streams, now_us());
         let elapsed = started.elapsed();
-        let elapsed_us = elapsed.as_micros() as u64;
+        self.everyone_waits = self.backlog.is_empty() && self.queue.is_empty();
         self.take_off(weights);
         let counters = &self.telemetry.writer;
         match committed {
             Ok(proof) => {
                 counters.commits_total.fetch_add(1, Relaxed);
                 counters.frames_total.fetch_add(weights.len() as u64, Relaxed);
-                counters.commit_us.record(elapsed_us);
+                counters.commit_us.record(elapsed.as_micros() as u64);
                 self.deliver(plan, &proof);
                 self.gathering.answered(elapsed, started + elapsed);
             }
@@ -516,12 +519,13 @@ impl Worker {
 
     fn encode(&self, batch: &Batch, proof: &CommitProof) -> (u32, Arc<Block>, u32, i64) {
         let state = &self.streams[batch.stream];
-        let block = encode::block(batch.first.settle(proof), &batch.rows, &batch.runs);
+        let encode = if self.sink.wants_frames(state.id) { encode::block } else { encode::unsent };
+        let (block, frame_bytes) = encode(batch.first.settle(proof), &batch.rows, &batch.runs);
         let (count, last_ts_us) = (batch.count(), batch.last_ts_us());
         if let Some(counters) = &state.counters {
             counters.end_offset.store(state.end.durable(), Relaxed);
             counters.rows_total.fetch_add(u64::from(count), Relaxed);
-            counters.frame_bytes_total.fetch_add(block.frames.len() as u64, Relaxed);
+            counters.frame_bytes_total.fetch_add(frame_bytes, Relaxed);
             counters.last_send_us.store(last_ts_us, Relaxed);
             counters.last_send_after_us.store(counters.started.1.elapsed().as_micros() as i64, Relaxed);
         }

@@ -25,6 +25,21 @@ pub fn push_row_frame(out: &mut Vec<u8>, offset: Option<i64>, ts_us: i64, row: &
     out.push(b']');
 }
 
+/// The bytes of the frame that [`push_row_frame`] appends for a row of `row_bytes` bytes.
+#[must_use]
+#[inline]
+pub fn row_frame_bytes(offset: Option<i64>, ts_us: i64, row_bytes: usize) -> usize {
+    let payload = offset.map_or("null".len(), printed_bytes) + printed_bytes(ts_us) + row_bytes + 4;
+    frame::header_bytes(payload) + payload
+}
+
+/// How many bytes a number takes in decimal.
+#[inline]
+fn printed_bytes(number: i64) -> usize {
+    let digits = number.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;
+    digits + usize::from(number < 0)
+}
+
 /// Builds the block of rows that were committed together.
 ///
 /// `stamps` holds one `(rows, ts_us)` per publish frame, in order; `rows` yields as many rows as they say together.
@@ -93,6 +108,25 @@ mod tests {
             let row = format!("{{\"a\":\"{}\"}}", "x".repeat(length - 8));
             let text = payload(Some(1), 2, &row);
             assert_eq!(text, format!("[1,2,{row}]"));
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_frame_is_known_without_it() {
+        let rows = [2, 99, 100, 101, 120, 65_509, 65_510, 65_511, 70_000].map(|length| "x".repeat(length));
+        for offset in [None, Some(0), Some(9), Some(10), Some(999_999), Some(1_000_000), Some(i64::MAX)] {
+            for ts_us in [0, -1, 1, 1_700_000_000_000_000, i64::MIN, i64::MAX] {
+                for row in &rows {
+                    let mut out = Vec::new();
+                    push_row_frame(&mut out, offset, ts_us, row.as_bytes());
+                    assert_eq!(
+                        row_frame_bytes(offset, ts_us, row.len()),
+                        out.len(),
+                        "{offset:?} {ts_us} {}",
+                        row.len()
+                    );
+                }
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::support::{Event, PATIENCE, Rig, block_texts, ok, settings, spec};
+use super::support::{Event, PATIENCE, Rig, UNHEARD, block_texts, ok, settings, spec};
 use crate::journal::{Job, JournalSettings, Outcome, StreamSpec, open};
 use crate::wire::publish::Seq;
 
@@ -31,6 +31,26 @@ fn rows_get_adjacent_offsets_and_frames_carry_them() {
     assert_eq!(rig.counters[0].queued_rows.load(Relaxed), 0);
     assert_eq!(rig.telemetry.writer.queued_bytes.load(Relaxed), 0);
     assert_eq!(rig.telemetry.writer.commit_us.count(), 3);
+    rig.stop();
+}
+
+#[test]
+fn frames_that_nobody_wants_are_counted_and_not_made() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let specs: Vec<_> = (1..=UNHEARD).map(|number| spec(&format!("s{number}"))).collect();
+    let rig = Rig::start(dir.path(), &specs);
+    let mut blocks = Vec::new();
+    for stream in [1, UNHEARD] {
+        rig.append(stream, 1, 100, &["{}", r#"{"x":1}"#]);
+        let Event::Commit(commit) = rig.event() else { panic!("a commit comes") };
+        assert_eq!(commit.outcomes, [(1, stream, ok(1, 2))]);
+        let (_, block, rows, last_ts_us) = &commit.blocks[0];
+        assert_eq!((*rows, *last_ts_us, block.end_offset), (2, 100, Some(3)));
+        blocks.push((block.count(), block.frames.len()));
+    }
+    let counted = |stream: u32| rig.counters[stream as usize - 1].frame_bytes_total.load(Relaxed);
+    assert_eq!(blocks, [(2, counted(1) as usize), (0, 0)]);
+    assert_eq!(counted(1), counted(UNHEARD));
     rig.stop();
 }
 

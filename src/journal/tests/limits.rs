@@ -135,6 +135,9 @@ fn more_requests_than_may_wait_are_refused_at_once() {
 struct Odd<F: FnMut() + Send>(F);
 
 impl<F: FnMut() + Send> CommitSink for Odd<F> {
+    fn wants_frames(&self, _: u32) -> bool {
+        true
+    }
     fn deliver(&mut self, _: GroupCommit) {
         (self.0)();
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::{bounded, unbounded};
+use streamcast_shards::manner::Manner;
 
 use super::*;
 use crate::journal::reader::{Page, PageRequest, Readers};
@@ -38,6 +39,9 @@ fn spec(name: &str, sort_by: &[&str]) -> StreamSpec {
 struct Quiet(crossbeam_channel::Sender<usize>);
 
 impl CommitSink for Quiet {
+    fn wants_frames(&self, _: u32) -> bool {
+        false
+    }
     fn deliver(&mut self, commit: GroupCommit) {
         let _ = self.0.send(commit.outcomes.len());
     }
@@ -281,6 +285,19 @@ fn what_a_crash_left_is_deleted_or_completed() {
     assert!(!orphan.exists() && !nameless.exists());
     assert_eq!(here.lake.catalog().intents().expect("read"), []);
     assert_eq!(here.replay(1, 1 << 20), offsets(1..801));
+}
+
+#[test]
+fn rows_that_come_wait_for_those_that_go_only_when_very_many_are_left() {
+    let dir = tempfile::tempdir().expect("a directory");
+    append(dir.path(), &[], 1..11);
+    let here = rig(dir.path(), &[], None, false);
+    let (shared, stream) = (here.lake.shared(), here.lake.moved("t"));
+    assert_eq!(seal::manner(&shared), Manner::Patient);
+    stream.counters.frame_bytes_total.fetch_add(2 << 30, Relaxed);
+    assert_eq!(seal::manner(&shared), Manner::Hurried);
+    stream.counters.frame_bytes_total.fetch_sub(2 << 30, Relaxed);
+    assert_eq!(seal::manner(&shared), Manner::Patient);
 }
 
 #[test]
