@@ -10,6 +10,7 @@ use streamcast_shards::inbox::InboxSender;
 use streamcast_shards::{Admission, App, Command, ConnId, Ended, Engine, Lagging, UpgradeHead, frame};
 
 use super::hub::{Hub, Interest};
+use super::outbox::Outbox;
 use super::passes::Passes;
 use super::publisher::Publisher;
 use super::remote::{Remote, Token};
@@ -68,8 +69,7 @@ pub struct SessionApp {
     pub(super) scratch: Vec<u8>,
     pub(super) stopping: bool,
     pub(super) passes: Passes,
-    /// Jobs for the writer that go together: whoever was readable at the same time shares its next transaction.
-    jobs: Vec<Job>,
+    outbox: Outbox,
 }
 
 impl SessionApp {
@@ -87,7 +87,7 @@ impl SessionApp {
             scratch: Vec::new(),
             stopping: false,
             passes: Passes::default(),
-            jobs: Vec::new(),
+            outbox: Outbox::default(),
         };
         app.look_up();
         app
@@ -105,10 +105,25 @@ impl SessionApp {
         Token { shard: self.links.shard, conn }.to_word()
     }
 
-    /// Queues a job for the writer; it goes with the next turn.
+    /// Queues a job for the writer; it goes with the next turn, or at once where there are many.
     pub(super) fn job(&mut self, engine: &mut Engine<Session>, job: Job) {
-        self.jobs.push(job);
-        engine.wake_flush();
+        if self.outbox.push(job) {
+            self.hand_over();
+        } else {
+            engine.wake_flush();
+        }
+    }
+
+    /// Gives the writer the jobs that are there.
+    fn hand_over(&mut self) {
+        let jobs = self.outbox.take();
+        if jobs.is_empty() {
+            return;
+        }
+        if let Err(jobs) = self.links.jobs.send_all(jobs) {
+            // The writer ends only after the shards have closed their publishers; nothing is answered then.
+            jobs.into_iter().for_each(|job| self.forget(job));
+        }
     }
 
     pub(super) fn counters(&self) -> &ShardCounters {
@@ -379,14 +394,7 @@ impl App for SessionApp {
     }
 
     fn heard(&mut self) {
-        if self.jobs.is_empty() {
-            return;
-        }
-        let jobs = std::mem::take(&mut self.jobs);
-        if let Err(jobs) = self.links.jobs.send_all(jobs) {
-            // The writer ends only after the shards have closed their publishers; nothing is answered then.
-            jobs.into_iter().for_each(|job| self.forget(job));
-        }
+        self.hand_over();
     }
 
     fn tick(&mut self, engine: &mut Engine<Session>) {

@@ -5,6 +5,7 @@
 
 mod app;
 mod hub;
+mod outbox;
 mod passes;
 mod publisher;
 mod remote;
