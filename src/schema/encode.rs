@@ -92,7 +92,7 @@ impl Writer<'_> {
         // Most publishers write the columns in declared order, so the next one is tried first.
         let mut expected = 0;
         for (key, value) in entries {
-            if list.get(expected).is_none_or(|column| column.name != key) {
+            if list.get(expected).is_none_or(|column| !is_same(&column.name, key)) {
                 expected = columns.find(key).ok_or(Invalid)?;
             }
             slots[expected] = Some(value);
@@ -253,6 +253,21 @@ impl Writer<'_> {
         } else {
             push_string(self.out, text);
         }
+    }
+}
+
+/// Whether two keys are the same. Most are short, and then this takes less time than a call that compares any length.
+#[inline]
+fn is_same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    match a.len() {
+        0..4 => a.iter().eq(b),
+        4..8 => a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk(),
+        8..=16 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),
+        _ => a == b,
     }
 }
 
