@@ -1,11 +1,11 @@
 //! Which processor does what: parsing core lists and planning shards, writer and background threads.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+
+use crate::manner;
 
 /// What the operator asked for; texts as given on the command line.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +29,14 @@ pub struct CorePlan {
     pub background: Vec<usize>,
     /// Cores that were asked for and are not in the process's cpuset.
     pub unavailable: Vec<usize>,
+}
+
+impl CorePlan {
+    /// Whether background threads share a core with a shard or the writer.
+    #[must_use]
+    pub fn shares_background(&self) -> bool {
+        self.background.iter().any(|core| *core == self.writer || self.shards.contains(core))
+    }
 }
 
 /// Why no plan could be made.
@@ -242,26 +250,7 @@ pub fn stand_back(distance: Distance) {
     // So that a nap is as short as was asked for.
     // SAFETY: the call touches no memory.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-    SINCE.set(Some(Instant::now()));
-}
-
-thread_local! {
-    /// When the calling thread last gave way, if it is one that stands back.
-    static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
-}
-
-/// To be called between small pieces of work: a thread that [stands back](stand_back) and has had the core for a while
-/// leaves it to whoever waits. The kernel ends a time slice at its clock's next tick only, which is up to 10 ms away.
-/// Other threads just go on.
-///
-/// It naps, because yielding is not enough: a thread that was given more than its share before is not eligible for as long
-/// as anybody else could run. The kernel's own thread that ends a sync of the disk, which works for some microseconds at a
-/// time, so waited for 5.6 ms (twice its time slice), again and again.
-pub fn give_way() {
-    if SINCE.get().is_some_and(|since| since.elapsed() >= GIVES_WAY_AFTER) {
-        std::thread::sleep(NAP);
-        SINCE.set(Some(Instant::now()));
-    }
+    manner::begin();
 }
 
 /// Gives the calling thread only the time that nobody else on its core wants; false if the kernel refused.
@@ -277,12 +266,6 @@ const LEAST_NICENESS: libc::c_int = 19;
 /// How long background work keeps the core in one piece when others wait; the usual is some milliseconds, which a row on
 /// its way would wait, too.
 const BACKGROUND_SLICE_NS: u64 = 300_000;
-
-/// How long a piece of background work may become before others are let in between.
-const GIVES_WAY_AFTER: Duration = Duration::from_micros(100);
-
-/// How long a thread that gives way is off the core, at least: nobody waits for its return.
-const NAP: Duration = Duration::from_micros(20);
 
 /// Asks the scheduler for time slices of `slice_ns` in return for getting the processor soon after waking, even
 /// when others compute on the same core. The calling thread gets no larger share by it.
@@ -370,6 +353,7 @@ mod tests {
     #[test]
     fn the_last_core_is_the_writers() {
         let plan = planned("0-3", &[0, 1, 2, 3, 4, 5]);
+        assert!(!plan.shares_background());
         assert_eq!((plan.shards, plan.writer, plan.background), (vec![0, 1, 2], 3, vec![4, 5]));
     }
 
@@ -382,6 +366,7 @@ mod tests {
     #[test]
     fn background_threads_stay_off_shard_cores_when_there_is_another() {
         let plan = planned("0-1", &[0, 1]);
+        assert!(plan.shares_background());
         assert_eq!((plan.shards, plan.writer, plan.background), (vec![0], 1, vec![1]));
     }
 
@@ -400,23 +385,6 @@ mod tests {
             CoreRequest { cores: Some("0-2".into()), writer_core: Some(0), background_cores: Some("2".into()) };
         let plan = plan(&request, &[0, 1, 2]).unwrap();
         assert_eq!((plan.shards, plan.writer, plan.background), (vec![0, 1, 2], 0, vec![2]));
-    }
-
-    #[test]
-    fn who_stands_back_gives_way_now_and_then_and_nobody_else() {
-        let (before, after) = std::thread::spawn(|| {
-            give_way();
-            let before = SINCE.get();
-            stand_back(Distance::Near);
-            let stood_back = SINCE.get().expect("noted");
-            while stood_back.elapsed() < GIVES_WAY_AFTER {}
-            give_way();
-            (before, SINCE.get().expect("noted") - stood_back)
-        })
-        .join()
-        .unwrap();
-        assert_eq!(before, None);
-        assert!(after >= GIVES_WAY_AFTER, "{after:?}");
     }
 
     #[test]

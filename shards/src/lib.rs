@@ -20,6 +20,7 @@ pub mod inbound;
 pub mod inbox;
 mod kernel;
 pub mod listen;
+pub mod manner;
 mod pace;
 pub mod probe;
 pub mod quota;

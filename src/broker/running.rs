@@ -97,7 +97,7 @@ impl Broker {
         let registry = managed::open(config, &root)?;
         let names = registry.is_managed().then(|| registry.names());
         let path = journal.path().to_owned();
-        let lake = Arc::new(Lake::open(&root, &path, &tables::lake_settings(config, &plan.background))?);
+        let lake = Arc::new(Lake::open(&root, &path, &tables::lake_settings(config, Some(&plan)))?);
         life::follow_files(&root, lake.catalog(), &mut journal)?;
         let built = build::build(config, names.as_deref(), &mut journal, &lake, &telemetry, shards)?;
         let readers = Readers::start(
@@ -458,7 +458,7 @@ fn start_http(
 /// stands back: rows on their way to subscribers come first.
 fn settle(plan: &CorePlan, distance: Distance) {
     cores::pin_to(&plan.background);
-    if plan.background.iter().any(|core| *core == plan.writer || plan.shards.contains(core)) {
+    if plan.shares_background() {
         cores::stand_back(distance);
     }
 }

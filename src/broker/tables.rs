@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use streamcast_shards::cores::CorePlan;
+
 use super::build;
 use super::error::BrokerError;
 use crate::config::{self, Config, StreamConfig};
@@ -90,7 +92,7 @@ pub fn open_root(root: &Path, config: &Config) -> Result<Root, LifeError> {
         let moving = mover_settings(stream.lake.as_ref().unwrap_or(&config.lake));
         (stream.name.clone(), Chosen { published: stream.published.clone(), moving })
     });
-    Ok(Root::open(root, &lake_settings(config, &[]))?.choosing(chosen.collect(), mover_settings(&config.lake)))
+    Ok(Root::open(root, &lake_settings(config, None))?.choosing(chosen.collect(), mover_settings(&config.lake)))
 }
 
 /// What is chosen for moving rows.
@@ -114,9 +116,11 @@ pub fn mover_settings(lake: &config::Lake) -> MoverSettings {
     }
 }
 
-/// What is chosen for the lake as a whole; background work may run on `cores`.
-pub(super) fn lake_settings(config: &Config, cores: &[usize]) -> LakeSettings {
+/// What is chosen for the lake as a whole. Without a plan nobody else needs the cores.
+pub(super) fn lake_settings(config: &Config, plan: Option<&CorePlan>) -> LakeSettings {
     let config::S3 { endpoint, region, profile, path_style, allow_http, conditional_put } = config.s3.clone();
     let s3 = S3Config { endpoint, region, profile, path_style, allow_http, conditional_put, ..S3Config::default() };
-    LakeSettings { store: StoreConfig { s3 }, cores: cores.to_vec() }
+    let (cores, shares_cores) =
+        plan.map_or_else(Default::default, |plan| (plan.background.clone(), plan.shares_background()));
+    LakeSettings { store: StoreConfig { s3 }, cores, shares_cores }
 }

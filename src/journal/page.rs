@@ -1,7 +1,7 @@
 //! One request of a replay, answered from one connection in one short transaction.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use streamcast_shards::cores::give_way;
+use streamcast_shards::manner::give_way;
 
 use super::archive::Archive;
 use super::holes::{self, Holes};

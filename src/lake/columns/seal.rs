@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use streamcast_shards::manner::give_way;
+
 use super::error::ColumnsError;
 use super::layout::Layout;
 use super::rows::Rows;
@@ -23,6 +25,9 @@ pub struct Sealer {
 const BATCH_ROWS: usize = 16 << 10;
 const BATCH_BYTES: u64 = 4 << 20;
 
+/// Rows after which others are let in, if it is time: some tens of microseconds.
+const GIVE_WAY_ROWS: u64 = 128;
+
 impl Sealer {
     /// Starts a file in `directory`, which is made if it is not there.
     ///
@@ -42,6 +47,9 @@ impl Sealer {
     pub fn push(&mut self, offset: i64, ts_us: i64, line: &[u8]) -> Result<(), ColumnsError> {
         self.rows.push(offset, ts_us, line)?;
         self.row_count += 1;
+        if self.row_count.is_multiple_of(GIVE_WAY_ROWS) {
+            give_way();
+        }
         if self.rows.len() >= BATCH_ROWS || self.rows.bytes() >= self.batch_bytes { self.write() } else { Ok(()) }
     }
 

@@ -12,6 +12,8 @@ use parquet::arrow::arrow_writer::{
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
+use streamcast_shards::manner::give_way;
+
 use super::encodings;
 use super::error::ColumnsError;
 use super::facts;
@@ -246,15 +248,21 @@ impl std::fmt::Debug for FileWriter {
     }
 }
 
+/// Rows of a column that are encoded in one piece: a fraction of a millisecond.
+const PIECE_ROWS: usize = 2048;
+
 /// Encodes a batch, leaf by leaf.
 fn encode(writers: &mut [ArrowColumnWriter], batch: &RecordBatch, threads: usize) -> Result<(), ParquetError> {
-    let mut leaves: Vec<ArrowLeafColumn> = Vec::with_capacity(writers.len());
-    for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-        leaves.extend(compute_leaves(field, column)?);
-    }
     if threads < 2 || batch.num_rows() < PARALLEL_ROWS || writers.len() < 2 {
-        return writers.iter_mut().zip(&leaves).try_for_each(|(writer, leaf)| writer.write(leaf));
+        return (0..batch.num_rows()).step_by(PIECE_ROWS).try_for_each(|start| {
+            let piece = batch.slice(start, PIECE_ROWS.min(batch.num_rows() - start));
+            writers.iter_mut().zip(&leaves(&piece)?).try_for_each(|(writer, leaf)| {
+                give_way();
+                writer.write(leaf)
+            })
+        });
     }
+    let leaves = leaves(batch)?;
     // Whoever is free takes the next column, for some take much longer than others.
     let jobs = std::sync::Mutex::new(writers.iter_mut().zip(&leaves));
     let next = || jobs.lock().ok()?.next();
@@ -269,6 +277,15 @@ fn encode(writers: &mut [ArrowColumnWriter], batch: &RecordBatch, threads: usize
         let own = work();
         others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).fold(own, Result::and)
     })
+}
+
+/// What the columns of a batch consist of.
+fn leaves(batch: &RecordBatch) -> Result<Vec<ArrowLeafColumn>, ParquetError> {
+    let mut leaves = Vec::with_capacity(batch.num_columns());
+    for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        leaves.extend(compute_leaves(field, column)?);
+    }
+    Ok(leaves)
 }
 
 fn panicked() -> ParquetError {

@@ -74,7 +74,7 @@ impl Lake {
     /// When the catalog cannot be opened or a thread cannot start.
     pub fn open(root: &Path, journal: &Path, settings: &LakeSettings) -> Result<Self, MoverError> {
         let shared = Arc::new(Shared::open(root, journal, settings)?);
-        let runtime = background::start(&settings.cores).map_err(|source| MoverError::Io {
+        let runtime = background::start(&settings.cores, settings.shares_cores).map_err(|source| MoverError::Io {
             action: "start the threads of the lake below",
             path: root.to_owned(),
             source,
@@ -225,7 +225,7 @@ impl Lake {
     pub fn flush(&self, stream: &str) -> Result<Flushed, MoverError> {
         let stream = self.shared.named(stream)?;
         self.block_on(async {
-            let rows = seal::seal_all(&self.shared, &stream, i64::MAX).await?;
+            let rows = seal::seal_all(&self.shared, &stream, i64::MAX, true).await?;
             publish::publish(&self.shared, &stream).await?;
             publish::look_at_lag(&self.shared, &stream)?;
             let view = stream.view(&self.shared.catalog)?;
@@ -382,7 +382,7 @@ impl Lake {
         self.block_on(async {
             let work = async {
                 if flush {
-                    seal::seal_all(&self.shared, stream, i64::MAX).await?;
+                    seal::seal_all(&self.shared, stream, i64::MAX, true).await?;
                 }
                 publish::publish(&self.shared, stream).await?;
                 holes::publish_holes(&self.shared, stream).await?;

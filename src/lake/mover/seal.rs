@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
+use streamcast_shards::manner::{Manner, in_manner};
+
 use super::error::MoverError;
 use super::shared::{Shared, blocking};
 use super::stream::Moved;
@@ -17,6 +19,9 @@ use crate::lake::steps::step;
 
 /// Bytes of rows that are read from the journal in one transaction.
 const READ_BYTES: usize = 1 << 20;
+
+/// Bytes of frames, over all streams, that may be unsealed before rows that come have to wait for those that go.
+const PATIENT_BYTES: i64 = 1 << 30;
 
 /// Bytes that a row's frame has beyond the row, about.
 const FRAME_OVERHEAD_BYTES: i64 = 34;
@@ -43,10 +48,16 @@ pub(super) fn measure(shared: &Shared, stream: &Moved) -> Result<(), MoverError>
     Ok(())
 }
 
-/// Seals the rows below `until` that are in the journal now, in files of the usual size.
-pub(super) async fn seal_all(shared: &Arc<Shared>, stream: &Arc<Moved>, until: i64) -> Result<u64, MoverError> {
+/// Seals the rows below `until` that are in the journal now, in files of the usual size. `awaited` says whether somebody
+/// waits for it.
+pub(super) async fn seal_all(
+    shared: &Arc<Shared>,
+    stream: &Arc<Moved>,
+    until: i64,
+    awaited: bool,
+) -> Result<u64, MoverError> {
     let mut rows = 0;
-    while let Some(sealed) = seal_one(shared, stream, until).await? {
+    while let Some(sealed) = seal_one(shared, stream, until, awaited).await? {
         rows += sealed.rows;
         if !sealed.full {
             break;
@@ -60,11 +71,23 @@ pub(super) async fn seal_one(
     shared: &Arc<Shared>,
     stream: &Arc<Moved>,
     until: i64,
+    awaited: bool,
 ) -> Result<Option<Sealed>, MoverError> {
     // panics: never, the semaphore is not closed
     let _permit = shared.seals.acquire().await.expect("the semaphore is open");
     let (shared, stream) = (Arc::clone(shared), Arc::clone(stream));
-    blocking(move || seal(&shared, &stream, until)).await
+    blocking(move || in_manner(manner(&shared, awaited), || seal(&shared, &stream, until))).await
+}
+
+/// Whoever publishes comes first, until too much is unsealed of what is to be sealed.
+pub(super) fn manner(shared: &Shared, awaited: bool) -> Manner {
+    let maintained = shared.all().into_iter().filter(|stream| stream.settings.maintain);
+    let unsealed_bytes: i64 = maintained.map(|stream| unsealed_bytes(&stream)).sum();
+    match awaited {
+        _ if unsealed_bytes >= PATIENT_BYTES => Manner::Hurried,
+        true => Manner::Brisk,
+        false => Manner::Patient,
+    }
 }
 
 fn seal(shared: &Shared, stream: &Moved, until: i64) -> Result<Option<Sealed>, MoverError> {
@@ -118,6 +141,38 @@ struct Read {
     full: bool,
 }
 
+/// Rows that were read in one transaction, which is over when they are sealed.
+#[derive(Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    /// Of each row, where it ends and its stamp.
+    rows: Vec<(usize, i64)>,
+}
+
+impl Lines {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+
+    /// Takes a row; returns how many bytes there are now.
+    fn push(&mut self, ts_us: i64, line: &[u8]) -> usize {
+        self.bytes.extend_from_slice(line);
+        self.rows.push((self.bytes.len(), ts_us));
+        self.bytes.len()
+    }
+
+    fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The stamps and rows, in order.
+    fn iter(&self) -> impl Iterator<Item = (i64, &[u8])> {
+        let mut start = 0;
+        self.rows.iter().map(move |&(end, ts_us)| (ts_us, &self.bytes[std::mem::replace(&mut start, end)..end]))
+    }
+}
+
 /// Reads rows of `range` into `sealer` until it is full, in short transactions. Every offset of the range has to be
 /// there, unless it was left out on purpose.
 fn fill(shared: &Shared, stream: &Moved, sealer: &mut Sealer, range: (i64, i64)) -> Result<Read, MoverError> {
@@ -125,31 +180,27 @@ fn fill(shared: &Shared, stream: &Moved, sealer: &mut Sealer, range: (i64, i64))
     let (max_bytes, max_rows) =
         (stream.settings.target_seal_bytes, stream.settings.target_seal_rows.unwrap_or(u64::MAX));
     let mut total_bytes = 0;
+    let mut lines = Lines::default();
     shared.read(|reader| {
         loop {
-            let mut read_bytes = 0;
             let mut hole = None;
-            let mut failed = None;
+            lines.clear();
+            // Nothing else is done meanwhile: as long as somebody reads, the log cannot start over.
             reader.rows(stream.id, next, until, |offset, ts_us, line| {
-                if offset != next {
+                if offset != next + lines.count() as i64 {
                     hole = Some(offset);
                     return false;
                 }
-                if read_bytes >= READ_BYTES || sealer.bytes() >= max_bytes || sealer.rows() >= max_rows {
-                    return false;
-                }
-                if let Err(error) = sealer.push(offset, ts_us, line) {
-                    failed = Some(error);
-                    return false;
-                }
-                next += 1;
-                read_bytes += line.len();
-                true
+                lines.push(ts_us, line) < READ_BYTES
             })?;
-            if let Some(error) = failed {
-                return Err(error.into());
+            for (ts_us, line) in lines.iter() {
+                if sealer.bytes() >= max_bytes || sealer.rows() >= max_rows {
+                    break;
+                }
+                sealer.push(next, ts_us, line)?;
+                next += 1;
+                total_bytes += line.len();
             }
-            total_bytes += read_bytes;
             if sealer.bytes() >= max_bytes || sealer.rows() >= max_rows {
                 return Ok(Read { bytes: total_bytes, full: true });
             }
@@ -158,7 +209,7 @@ fn fill(shared: &Shared, stream: &Moved, sealer: &mut Sealer, range: (i64, i64))
                     return Err(MoverError::RowsMissing { stream: stream.name.clone(), from: next, to: offset });
                 }
                 next = offset;
-            } else if read_bytes == 0 {
+            } else if lines.count() == 0 {
                 return Ok(Read { bytes: total_bytes, full: false });
             }
         }

@@ -65,4 +65,6 @@ pub struct LakeSettings {
     pub store: StoreConfig,
     /// The cores that background work may run on; anywhere if empty.
     pub cores: Vec<usize>,
+    /// Whether a shard or the writer runs on one of them.
+    pub shares_cores: bool,
 }

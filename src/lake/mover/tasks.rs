@@ -60,13 +60,13 @@ pub(super) fn start(shared: &Arc<Shared>, stream: &Arc<Moved>, stop: &watch::Rec
         }
         async move {
             if stream.flush_due.swap(false, Relaxed) {
-                let outcome = seal::seal_all(&shared, &stream, i64::MAX).await;
+                let outcome = seal::seal_all(&shared, &stream, i64::MAX, false).await;
                 if outcome.is_err() {
                     stream.flush_due.store(true, Relaxed);
                 }
                 return outcome.map(|_| ());
             }
-            while is_enough(&stream) && seal::seal_one(&shared, &stream, i64::MAX).await?.is_some() {}
+            while is_enough(&stream) && seal::seal_one(&shared, &stream, i64::MAX, false).await?.is_some() {}
             Ok(())
         }
     });

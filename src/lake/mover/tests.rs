@@ -293,11 +293,16 @@ fn rows_that_come_wait_for_those_that_go_only_when_very_many_are_left() {
     append(dir.path(), &[], 1..11);
     let here = rig(dir.path(), &[], None, false);
     let (shared, stream) = (here.lake.shared(), here.lake.moved("t"));
-    assert_eq!(seal::manner(&shared), Manner::Patient);
+    let manners = || [false, true].map(|awaited| seal::manner(&shared, awaited));
+    assert_eq!(manners(), [Manner::Patient, Manner::Brisk]);
     stream.counters.frame_bytes_total.fetch_add(2 << 30, Relaxed);
-    assert_eq!(seal::manner(&shared), Manner::Hurried);
+    assert_eq!(manners(), [Manner::Hurried; 2]);
     stream.counters.frame_bytes_total.fetch_sub(2 << 30, Relaxed);
-    assert_eq!(seal::manner(&shared), Manner::Patient);
+    assert_eq!(manners(), [Manner::Patient, Manner::Brisk]);
+    drop(here);
+    let here = rig_with(dir.path(), &[], None, false, MoverSettings { maintain: false, ..settings() });
+    here.lake.moved("t").counters.frame_bytes_total.fetch_add(2 << 30, Relaxed);
+    assert_eq!(seal::manner(&here.lake.shared(), false), Manner::Patient, "what stays in the journal does not count");
 }
 
 #[test]
@@ -322,7 +327,7 @@ fn what_waits_for_the_table_becomes_one_file_first() {
         append(dir.path(), sort_by, 1..1_001);
         let mut here = rig(dir.path(), sort_by, None, false);
         let (shared, moved) = (here.lake.shared(), here.lake.moved("t"));
-        here.lake.block_on(seal::seal_all(&shared, &moved, i64::MAX)).expect("sealed");
+        here.lake.block_on(seal::seal_all(&shared, &moved, i64::MAX, true)).expect("sealed");
         assert_eq!(here.lake.view("t").expect("there").files.len(), 10);
         assert_eq!(here.lake.block_on(gather::gather(&shared, &moved)).expect("gathered"), 10);
         let view = here.lake.view("t").expect("there");
@@ -345,7 +350,7 @@ fn a_file_that_the_table_has_unnoticed_is_not_merged_away() {
     let here = rig(dir.path(), &[], None, false);
     let (shared, moved) = (here.lake.shared(), here.lake.moved("t"));
     here.lake.block_on(async {
-        seal::seal_all(&shared, &moved, i64::MAX).await.expect("sealed");
+        seal::seal_all(&shared, &moved, i64::MAX, true).await.expect("sealed");
         let files = shared.catalog.data_files(moved.log, &[1]).expect("described");
         let mut slot = moved.table.lock().await;
         let table = publish::open(&shared, &moved, &mut slot).await.expect("made");
@@ -358,7 +363,7 @@ fn a_file_that_the_table_has_unnoticed_is_not_merged_away() {
     let (shared, moved) = (here.lake.shared(), here.lake.moved("t"));
     moved.reachable.store(false, Relaxed);
     here.lake.block_on(async {
-        seal::seal_all(&shared, &moved, i64::MAX).await.expect("sealed");
+        seal::seal_all(&shared, &moved, i64::MAX, true).await.expect("sealed");
         assert_eq!(gather::gather(&shared, &moved).await.expect("gathered"), 7);
         while compact::compact(&shared, &moved).await.expect("merged") {}
     });
