@@ -4,13 +4,16 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// How long a piece of background work may become before others are let in between.
-const GIVES_WAY_AFTER: Duration = Duration::from_micros(100);
+const GIVES_WAY_AFTER: Duration = Duration::from_micros(50);
 
 /// How long a thread that gives way is off the core, at least: nobody waits for its return.
 const NAP: Duration = Duration::from_micros(20);
 
-/// The longest that a patient thread is off a core that others want: it still gets about a tenth of it.
-const LONGEST_NAP: Duration = Duration::from_millis(1);
+/// The longest that a brisk thread is off a core that others want: it still gets up to a third of it.
+const LONGEST_BRISK_NAP: Duration = Duration::from_micros(100);
+
+/// The longest that a patient thread is off such a core: it still gets up to a tenth of it.
+const LONGEST_PATIENT_NAP: Duration = Duration::from_micros(500);
 
 /// A thread that gets its core back so much later than it wanted shares it with somebody who wants it.
 const LATE: Duration = Duration::from_micros(80);
@@ -18,7 +21,7 @@ const LATE: Duration = Duration::from_micros(80);
 /// How a thread that [stands back](crate::cores::stand_back) gives way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Manner {
-    /// It lets in whoever waits, and no more.
+    /// It leaves a part of the core to others while they want it: for work that somebody waits for.
     #[default]
     Brisk,
     /// It leaves most of the core to others while they want it: for work that can be done later.
@@ -31,7 +34,7 @@ thread_local! {
     /// When the calling thread last gave way, if it is one that does.
     static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     static MANNER: Cell<Manner> = const { Cell::new(Manner::Brisk) };
-    /// How long a patient thread naps the next time.
+    /// How long the thread naps the next time.
     static NEXT_NAP: Cell<Duration> = const { Cell::new(NAP) };
 }
 
@@ -67,22 +70,24 @@ pub fn in_manner<T>(manner: Manner, work: impl FnOnce() -> T) -> T {
 pub fn give_way() {
     let Some(since) = SINCE.get() else { return };
     let begun = Instant::now();
-    let manner = MANNER.get();
-    if manner == Manner::Hurried || begun.saturating_duration_since(since) < GIVES_WAY_AFTER {
+    let longest = match MANNER.get() {
+        Manner::Hurried => return,
+        Manner::Brisk => LONGEST_BRISK_NAP,
+        Manner::Patient => LONGEST_PATIENT_NAP,
+    };
+    if begun.saturating_duration_since(since) < GIVES_WAY_AFTER {
         return;
     }
-    let nap = if manner == Manner::Patient { NEXT_NAP.get() } else { NAP };
+    let nap = NEXT_NAP.get().min(longest);
     std::thread::sleep(nap);
     let now = Instant::now();
-    if manner == Manner::Patient {
-        NEXT_NAP.set(next_nap(nap, now - begun));
-    }
+    NEXT_NAP.set(next_nap(nap, now - begun, longest));
     SINCE.set(Some(now));
 }
 
-/// The nap after one of `nap` that took `took`.
-fn next_nap(nap: Duration, took: Duration) -> Duration {
-    if took > nap + LATE { (2 * nap).min(LONGEST_NAP) } else { (nap / 2).max(NAP) }
+/// The nap after one of `nap` that took `took`: whoever gets the core back late shares it with somebody who wants it.
+fn next_nap(nap: Duration, took: Duration, longest: Duration) -> Duration {
+    if took > nap + LATE { (2 * nap).min(longest) } else { (nap / 2).max(NAP) }
 }
 
 #[cfg(test)]
@@ -128,19 +133,21 @@ mod tests {
     }
 
     #[test]
-    fn a_patient_thread_stays_away_longer_while_others_want_the_core_and_comes_back_soon_after() {
-        let late = |nap| next_nap(nap, nap + 2 * LATE);
-        let mut nap = NAP;
-        let mut naps = vec![nap];
-        while nap != late(nap) {
-            nap = late(nap);
-            naps.push(nap);
+    fn a_thread_stays_away_longer_while_others_want_the_core_and_comes_back_soon_after() {
+        for longest in [LONGEST_BRISK_NAP, LONGEST_PATIENT_NAP] {
+            let late = |nap| next_nap(nap, nap + 2 * LATE, longest);
+            let mut nap = NAP;
+            let mut naps = vec![nap];
+            while nap != late(nap) {
+                nap = late(nap);
+                naps.push(nap);
+            }
+            assert!(naps.is_sorted() && naps.len() < 10 && nap == longest, "{naps:?}");
+            for _ in 0..naps.len() {
+                nap = next_nap(nap, nap + LATE, longest);
+            }
+            assert_eq!(nap, NAP);
         }
-        assert!(naps.is_sorted() && naps.len() < 10 && nap == LONGEST_NAP, "{naps:?}");
-        for _ in 0..naps.len() {
-            nap = next_nap(nap, nap + LATE);
-        }
-        assert_eq!(nap, NAP);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const BATCH_ROWS: usize = 16 << 10;
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// Rows after which others are let in, if it is time: some tens of microseconds.
-const GIVE_WAY_ROWS: u64 = 128;
+const GIVE_WAY_ROWS: u64 = 64;
 
 impl Sealer {
     /// Starts a file in `directory`, which is made if it is not there.

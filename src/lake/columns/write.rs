@@ -248,7 +248,7 @@ impl std::fmt::Debug for FileWriter {
     }
 }
 
-/// Rows of a column that are encoded in one piece: a fraction of a millisecond.
+/// Rows of a column that are encoded in one piece: some tens of microseconds.
 const PIECE_ROWS: usize = 2048;
 
 /// Encodes a batch, leaf by leaf.
